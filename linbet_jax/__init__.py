@@ -1,0 +1,70 @@
+"""Linear stochastic bandits with heavy-tailed payoffs, vectorised in JAX.
+
+Importing the package loads nothing heavy, changes no JAX setting and starts no device; names load on first use.
+
+References:
+    Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
+        NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from linbet_jax._version import __version__
+
+if TYPE_CHECKING:
+    from linbet_jax import datasets, kernels, noise, plotting, policies, regret, theory
+    from linbet_jax.bandit import LinearBandit
+    from linbet_jax.datasets import dataset
+    from linbet_jax.policies import make_policy
+    from linbet_jax.policy import FixedSet, Policy
+    from linbet_jax.simulator import Result, Trace, simulate, simulate_grid
+
+_MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "theory")
+_NAMES = {
+    "FixedSet": "linbet_jax.policy",
+    "LinearBandit": "linbet_jax.bandit",
+    "Policy": "linbet_jax.policy",
+    "Result": "linbet_jax.simulator",
+    "Trace": "linbet_jax.simulator",
+    "dataset": "linbet_jax.datasets",
+    "make_policy": "linbet_jax.policies",
+    "simulate": "linbet_jax.simulator",
+    "simulate_grid": "linbet_jax.simulator",
+}
+
+__all__ = [
+    "FixedSet",
+    "LinearBandit",
+    "Policy",
+    "Result",
+    "Trace",
+    "__version__",
+    "dataset",
+    "datasets",
+    "kernels",
+    "make_policy",
+    "noise",
+    "plotting",
+    "policies",
+    "regret",
+    "simulate",
+    "simulate_grid",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"linbet_jax.{name}")
+    if name in _NAMES:
+        value = getattr(importlib.import_module(_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'linbet_jax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,437 @@
+"""A linear bandit: decision sets, the unknown theta_star, and the payoff law, with the numbers that policies are told.
+
+Payoffs are y_t = <x_t, theta_star> + eta_t with E|y_t|^p <= b (raw) and E|eta_t|^p <= c (central), p = 1 + epsilon
+(paper, Definition 1). Everything here is host-side NumPy float64; the moments come from the law, never from samples.
+
+References:
+    Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
+        NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from linbet_jax.noise import PayoffLaw, admissible_epsilon
+
+__all__ = ["Generator", "LinearBandit", "Sampler"]
+
+Sampler = Callable[[jax.Array, jax.Array], jax.Array]  # (key, pull t = 1..T) -> arms [K, d], traceable
+Generator = Callable[[jax.Array], tuple[jax.Array, jax.Array]]  # key -> (arms [K, d], theta_star [d]), traceable
+
+_LAW_MEMBERS = (
+    "standard",
+    "payoff",
+    "raw_moment",
+    "central_moment",
+    "moment_bounds",
+    "max_order",
+    "mean_range",
+    "name",
+)
+_ROUNDING = 1e-9  # relative slack when a declared bound is compared with the value it bounds
+
+
+@dataclasses.dataclass(frozen=True, init=False, eq=False)
+class LinearBandit:
+    """A linear bandit problem: fixed arms, changing decision sets, or a fresh instance in every replication.
+
+    Build fixed arms with the constructor, the others with `changing_sets` and `resampled`. Instances are immutable,
+    compare and hash by value (functions by identity).
+
+    Attributes:
+        arms: [K, d] read-only float64, or None (changing sets, fresh instances).
+        theta_star: [d] read-only float64, or None (fresh instances). No policy ever sees it.
+        noise: the law of a payoff given its mean.
+        epsilon: the paper's epsilon in (0, 1]; moments are of order 1 + epsilon.
+        raw_moment_bound: b >= E|y|^(1+epsilon), over all arms.
+        central_moment_bound: c >= E|y - mean|^(1+epsilon), over all arms.
+        theta_norm: S >= ||theta_star||_2; math.inf means each replication's own norm (fresh instances).
+        arm_norm: D >= ||x||_2; math.inf where nothing was said (fresh instances).
+        mean_bound: L >= |<x, theta_star>|.
+        noise_std: the largest standard deviation of a payoff over all arms, math.inf where infinite or not known.
+        name: a label for tables and files.
+        means: [K] read-only float64 expected payoffs of the arms, or None.
+        num_arms: K.
+        dim: d.
+        best_mean: the best arm's mean; None with changing sets, and with fresh instances unless given.
+        sampler: with changing sets, (key, t) -> arms [K, d]; the same key at every pull of a replication.
+        generator: with fresh instances, key -> (arms [K, d], theta_star [d]).
+    """
+
+    arms: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
+    theta_star: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
+    noise: PayoffLaw
+    epsilon: float
+    raw_moment_bound: float
+    central_moment_bound: float
+    theta_norm: float
+    arm_norm: float
+    mean_bound: float
+    noise_std: float
+    name: str
+    means: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
+    num_arms: int
+    dim: int
+    best_mean: float | None
+    sampler: Sampler | None = dataclasses.field(repr=False)
+    generator: Generator | None = dataclasses.field(repr=False)
+
+    def __init__(
+        self,
+        arms: npt.ArrayLike,
+        theta_star: npt.ArrayLike,
+        noise: PayoffLaw,
+        *,
+        epsilon: float | None = None,
+        raw_moment_bound: float | None = None,
+        central_moment_bound: float | None = None,
+        theta_norm: float | None = None,
+        arm_norm: float | None = None,
+        mean_bound: float | None = None,
+        name: str = "custom",
+    ) -> None:
+        """Builds a bandit with a fixed decision set; whatever is not given is computed from the instance.
+
+        Args:
+            arms: [K, d] the feature vectors, finite, K >= 1, d >= 1.
+            theta_star: [d] the unknown parameter, finite.
+            noise: the payoff law; every arm's mean must be in its `mean_range`.
+            epsilon: in (0, 1] with 1 + epsilon below the law's `max_order`; 1.0 by default.
+            raw_moment_bound: b, by default the largest E|y|^(1+epsilon) among the arms.
+            central_moment_bound: c, by default the largest E|y - mean|^(1+epsilon) among the arms.
+            theta_norm: S, by default ||theta_star||_2.
+            arm_norm: D, by default the largest ||x||_2.
+            mean_bound: L, by default the largest |mean|.
+            name: a label for tables and files.
+
+        Raises:
+            ValueError: naming the field, its value and the allowed range; also for a bound below what it bounds.
+        """
+        matrix = _array("arms", arms, 2)
+        theta = _theta(theta_star, matrix.shape[1])
+        law = _law(noise)
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = matrix @ theta
+        law.check_means(means)
+        means.setflags(write=False)
+        epsilon = _epsilon(epsilon, law)
+        order = 1.0 + epsilon
+        self._fill(
+            arms=matrix,
+            theta_star=theta,
+            noise=law,
+            epsilon=epsilon,
+            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, np.max(law.raw_moment(order, means))),
+            central_moment_bound=_bound(
+                "central_moment_bound", central_moment_bound, np.max(law.central_moment(order, means))
+            ),
+            theta_norm=_bound("theta_norm", theta_norm, np.linalg.norm(theta)),
+            arm_norm=_bound("arm_norm", arm_norm, np.max(np.linalg.norm(matrix, axis=1))),
+            mean_bound=_bound("mean_bound", mean_bound, np.max(np.abs(means))),
+            noise_std=float(np.max(law.std(means))),
+            name=_name(name),
+            means=means,
+            num_arms=matrix.shape[0],
+            dim=matrix.shape[1],
+            best_mean=float(np.max(means)),
+            sampler=None,
+            generator=None,
+        )
+
+    @classmethod
+    def changing_sets(
+        cls,
+        sampler: Sampler,
+        theta_star: npt.ArrayLike,
+        noise: PayoffLaw,
+        *,
+        arm_norm: float,
+        epsilon: float | None = None,
+        raw_moment_bound: float | None = None,
+        central_moment_bound: float | None = None,
+        theta_norm: float | None = None,
+        mean_bound: float | None = None,
+        name: str = "changing sets",
+    ) -> Self:
+        """Builds a bandit whose decision set is drawn anew at every pull.
+
+        Args:
+            sampler: `sampler(key, t) -> arms [K, d]`, pure and traceable. The key is the replication's, the same at
+                every pull: fold t (a traced int32, 1..T) into it, or use t alone for a fixed schedule of sets.
+            theta_star: [d] the unknown parameter, finite.
+            noise: the payoff law; the sampler must keep every arm's mean in its `mean_range`.
+            arm_norm: D, at least ||x||_2 for every arm the sampler can return.
+            epsilon: as for fixed arms.
+            raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound].
+            central_moment_bound: c, by default likewise.
+            theta_norm: S, by default ||theta_star||_2.
+            mean_bound: L, by default arm_norm * ||theta_star||_2; give the exact one where it is smaller.
+            name: a label for tables and files.
+
+        Raises:
+            ValueError: naming the field, its value and the allowed range, or what is wrong with the sampler's result.
+        """
+        theta = _theta(theta_star, None)
+        law = _law(noise)
+        epsilon = _epsilon(epsilon, law)
+        order = 1.0 + epsilon
+        result = _traced("sampler", sampler, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
+        shape: tuple[int, ...] = getattr(result, "shape", ())
+        if len(shape) != 2 or shape[0] < 1 or shape[1] != theta.size:
+            allowed = f"arms of shape [K, d] with K >= 1 and d = {theta.size}"
+            raise ValueError(f"sampler must return {allowed}, got {result!r}")
+        diameter = _nonnegative("arm_norm", arm_norm)
+        norm = float(np.linalg.norm(theta))
+        largest = diameter * norm if mean_bound is None else _nonnegative("mean_bound", mean_bound)
+        raw, central, std = _moments(law, order, -largest, largest)
+        return cls._make(
+            arms=None,
+            theta_star=theta,
+            noise=law,
+            epsilon=epsilon,
+            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
+            central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
+            theta_norm=_bound("theta_norm", theta_norm, norm),
+            arm_norm=diameter,
+            mean_bound=largest,
+            noise_std=std,
+            name=_name(name),
+            means=None,
+            num_arms=shape[0],
+            dim=shape[1],
+            best_mean=None,
+            sampler=sampler,
+            generator=None,
+        )
+
+    @classmethod
+    def resampled(
+        cls,
+        generator: Generator,
+        noise: PayoffLaw,
+        *,
+        epsilon: float | None = None,
+        best_mean: float | None = None,
+        mean_bound: float | None = None,
+        raw_moment_bound: float | None = None,
+        central_moment_bound: float | None = None,
+        theta_norm: float | None = None,
+        arm_norm: float | None = None,
+        name: str = "resampled",
+    ) -> Self:
+        """Builds a bandit that is a fresh fixed-arm instance in every replication.
+
+        Args:
+            generator: `generator(key) -> (arms [K, d], theta_star [d])`, pure, traceable; the key is the replication's.
+            noise: the payoff law; the generator must keep every arm's mean in its `mean_range`.
+            epsilon: as for fixed arms.
+            best_mean: the best arm's mean, if all instances share it; the moments are then the largest over all allowed
+                means in [-mean_bound, best_mean].
+            mean_bound: L, by default |best_mean|; needed when both are not given, unless both moment bounds are
+                (L is then math.inf).
+            raw_moment_bound: b, by default as said at best_mean.
+            central_moment_bound: c, by default likewise.
+            theta_norm: S for all instances, by default math.inf: each replication is told its own ||theta_star||_2.
+            arm_norm: D, by default math.inf (it enters the theorems' bounds, no policy).
+            name: a label for tables and files.
+
+        Raises:
+            ValueError: naming the field, its value and the allowed range, or what is wrong with the generator's result.
+        """
+        law = _law(noise)
+        epsilon = _epsilon(epsilon, law)
+        order = 1.0 + epsilon
+        result = _traced("generator", generator)
+        pair = result if isinstance(result, (tuple, list)) and len(result) == 2 else ((), ())
+        arms: tuple[int, ...] = getattr(pair[0], "shape", ())
+        theta: tuple[int, ...] = getattr(pair[1], "shape", ())
+        if len(arms) != 2 or arms[0] < 1 or arms[1] < 1 or theta != arms[1:]:
+            allowed = "(arms [K, d], theta_star [d]) with K >= 1 and d >= 1"
+            raise ValueError(f"generator must return {allowed}, got {result!r}")
+        if best_mean is not None:
+            best_mean = _finite("best_mean", best_mean)
+            law.check_means(best_mean)
+        if mean_bound is not None:
+            mean_bound = _nonnegative("mean_bound", mean_bound)
+            if best_mean is not None and mean_bound < best_mean * (1.0 - _ROUNDING):
+                raise ValueError(f"mean_bound must be at least best_mean = {best_mean!r}, got {mean_bound!r}")
+        largest = abs(best_mean) if mean_bound is None and best_mean is not None else mean_bound
+        if largest is not None:
+            raw, central, std = _moments(law, order, -largest, largest if best_mean is None else best_mean)
+        elif raw_moment_bound is not None and central_moment_bound is not None:
+            raw, central, std, largest = 0.0, 0.0, math.inf, math.inf
+        else:
+            raise ValueError(
+                "best_mean or mean_bound must be given unless raw_moment_bound and central_moment_bound both are"
+            )
+        return cls._make(
+            arms=None,
+            theta_star=None,
+            noise=law,
+            epsilon=epsilon,
+            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
+            central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
+            theta_norm=math.inf if theta_norm is None else _nonnegative("theta_norm", theta_norm),
+            arm_norm=math.inf if arm_norm is None else _nonnegative("arm_norm", arm_norm),
+            mean_bound=largest,
+            noise_std=std,
+            name=_name(name),
+            means=None,
+            num_arms=arms[0],
+            dim=arms[1],
+            best_mean=best_mean,
+            sampler=None,
+            generator=generator,
+        )
+
+    @property
+    def changing(self) -> bool:
+        """Whether the decision set changes from pull to pull."""
+        return self.sampler is not None
+
+    @property
+    def resampling(self) -> bool:
+        """Whether every replication plays a fresh instance."""
+        return self.generator is not None
+
+    @classmethod
+    def _make(cls, **fields: Any) -> Self:
+        bandit = object.__new__(cls)
+        bandit._fill(**fields)
+        return bandit
+
+    def _fill(self, **fields: Any) -> None:
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
+
+    def _key(self) -> tuple[Any, ...]:
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
+
+    def __eq__(self, other: object) -> bool:
+        """Equality of all fields; functions compare by identity."""
+        return self._key() == other._key() if isinstance(other, LinearBandit) else NotImplemented
+
+    def __hash__(self) -> int:
+        """A hash that agrees with equality."""
+        return hash(self._key())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restores a pickled instance, its arrays read-only again."""
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)  # pickling forgets it
+        self._fill(**state)
+
+
+def _array(field: str, value: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
+    """A read-only float64 copy of a finite array with `ndim` axes, none of them empty."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{field} must be a {ndim}-D array of real numbers, got {value!r}") from None
+    if array.ndim != ndim or array.size == 0:
+        raise ValueError(f"{field} must be a {ndim}-D array with at least one entry, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{field} must be finite, got {float(array[index])!r} at index {index}")
+    array.setflags(write=False)
+    return array
+
+
+def _theta(value: npt.ArrayLike, dim: int | None) -> npt.NDArray[np.float64]:
+    theta = _array("theta_star", value, 1)
+    if dim is not None and theta.size != dim:
+        raise ValueError(f"theta_star must have length {dim} like the arms' rows, got length {theta.size}")
+    return theta
+
+
+def _law(noise: Any) -> PayoffLaw:
+    missing = [member for member in _LAW_MEMBERS if not hasattr(noise, member)]
+    if isinstance(noise, type) or missing:
+        raise ValueError(
+            f"noise must be a payoff law with {', '.join(_LAW_MEMBERS)}, for example noise.StudentT(3.0), got {noise!r}"
+        )
+    law: PayoffLaw = noise
+    return law
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name must be a non-empty string, got {name!r}")
+    return name
+
+
+def _finite(field: str, value: Any) -> float:
+    if isinstance(value, (bool, str, bytes, complex)) or np.ndim(value) != 0:
+        raise ValueError(f"{field} must be one finite number, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{field} must be one finite number, got {value!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{field} must be finite, got {value!r}")
+    return number
+
+
+def _nonnegative(field: str, value: Any) -> float:
+    number = _finite(field, value)
+    if number < 0.0:
+        raise ValueError(f"{field} must satisfy 0 <= {field} < inf, got {value!r}")
+    return number
+
+
+def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
+    """The paper's epsilon, checked: in (0, 1], with a finite moment of order 1 + epsilon."""
+    allowed = admissible_epsilon(law)
+    if epsilon is None:
+        if law.max_order > 2.0:
+            return 1.0
+        raise ValueError(f"epsilon must be given for {law.name}, whose variance is infinite: {allowed}, got None")
+    number = _finite("epsilon", epsilon)
+    if not 0.0 < number <= 1.0:
+        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {epsilon!r}")
+    if 1.0 + number >= law.max_order:
+        raise ValueError(
+            f"epsilon must satisfy {allowed} for {law.name}, whose moments of order {law.max_order:g} and more are "
+            f"infinite, got {epsilon!r}"
+        )
+    return number
+
+
+def _bound(field: str, given: Any, value: Any, *, declared: bool = False) -> float:
+    """The bound given by the user, at least the value it bounds (unless that is itself only a bound), or the value."""
+    least = float(value)
+    if given is None:
+        return least
+    bound = _nonnegative(field, given)
+    if not declared and bound < least * (1.0 - _ROUNDING):
+        raise ValueError(f"{field} must be at least {least!r}, the value in this instance, got {given!r}")
+    return bound
+
+
+def _moments(law: PayoffLaw, order: float, low: float, high: float) -> tuple[float, float, float]:
+    """The largest raw moment, central moment and standard deviation over the law's means within [low, high]."""
+    least, most = law.mean_range
+    low, high = max(low, least), min(high, most)
+    if low > high:
+        raise ValueError(f"mean_bound leaves no mean that {law.name} allows: {least:g} <= mean <= {most:g}")
+    raw, central = law.moment_bounds(order, low, high)
+    std = math.sqrt(law.moment_bounds(2.0, low, high)[1]) if law.max_order > 2.0 else math.inf
+    return raw, central, std
+
+
+def _traced(field: str, function: Any, *inputs: Any) -> Any:
+    """The shapes and dtypes returned by a traceable function of a key (and more), without running it."""
+    if not callable(function):
+        raise ValueError(f"{field} must be a traceable function of a key, got {function!r}")
+    return jax.eval_shape(function, jax.eval_shape(lambda: jax.random.key(0)), *inputs)

@@ -1,0 +1,49 @@
+"""Floors: the bytes of a policy's state, and one pass over that many bytes in memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from linbet_jax.bench.problems import Problem
+from linbet_jax.bench.timing import timed
+
+__all__ = ["Floor", "floor"]
+
+BLOCK = 16  # seeds whose states lie side by side: the simulator's block on CPU
+_PASSES = 2_000
+
+
+class Floor(NamedTuple):
+    """Bytes of one replication's state in float64, and seconds per seed-pull of reading and writing them once."""
+
+    state_bytes: int
+    seconds: float
+
+
+def floor(problem: Problem) -> Floor:
+    """Measures one pass, every number read, changed and written, over the states of one block of seeds."""
+    state_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(_state(problem)))
+    states = np.ones(BLOCK * state_bytes // 8)
+
+    def passes() -> None:
+        for _ in range(_PASSES):
+            np.multiply(states, 0.999, out=states)
+
+    passes()
+    states[:] = 1.0
+    return Floor(state_bytes, timed(passes).wall / _PASSES / BLOCK)
+
+
+def _state(problem: Problem) -> Any:
+    """The shapes of the state that the simulator carries from pull to pull once the first phase is over."""
+    policy, bandit = problem.made, problem.bandit
+    assert bandit.arms is not None
+    params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), jnp.float64), problem.params)
+    arms = jax.ShapeDtypeStruct(bandit.arms.shape, jnp.float64)
+    if policy.fixed is not None:
+        return jax.eval_shape(policy.fixed.init, arms, params)
+    return jax.eval_shape(policy.init, params)

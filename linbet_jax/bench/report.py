@@ -1,0 +1,265 @@
+"""A run's results: the JSON file, the Markdown table, and the comparison of two runs."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from linbet_jax._version import __version__
+from linbet_jax.bench.timing import Measurement
+from linbet_jax.bench.worker import usable_cores
+from linbet_jax.errors import InputError
+from linbet_jax.results import RunFolderError, read_json
+
+__all__ = ["FORMAT", "comparison", "document", "markdown", "read"]
+
+FORMAT = "linbet-bench-1"
+NO_BASELINE = "no baseline"
+
+
+def document(measurements: Sequence[Measurement], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that the results file holds."""
+    return {
+        "format": FORMAT,
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "settings": dict(settings),
+        "measurements": [measured.to_json() for measured in measurements],
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores in use, memory, devices of JAX and the load when asked."""
+    devices = jax.local_devices()
+    return {
+        "processor": _processor(),
+        "cores": len(usable_cores()),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "system": platform.platform(),
+        "device": f"{devices[0].device_kind} x{len(devices)}",
+        "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "default"),
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of everything that decides speed."""
+    packages = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy", "scipy")}
+    return {"linbet_jax": __version__, "python": platform.python_version(), **packages}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A results file of an earlier run.
+
+    Raises:
+        InputError: it cannot be read, or is no such file.
+    """
+    try:
+        held = read_json(path)
+    except RunFolderError as error:
+        raise InputError(f"--compare {error}") from error
+    if not isinstance(held, dict) or held.get("format") != FORMAT:
+        found = held.get("format") if isinstance(held, dict) else type(held).__name__
+        raise InputError(f"--compare {path}: not a results file of linbet bench (format {FORMAT!r}, found {found!r})")
+    return held
+
+
+# Tables -----------------------------------------------------------------------------------------------------------
+
+
+def markdown(held: Mapping[str, Any]) -> str:
+    """The tables of a run."""
+    found = {m["name"]: m for m in held["measurements"]}
+    parts = [_heading(held)]
+    for make in (_comparison_table, _other_table, _policy_table, _kernel_table, _exponent_table):
+        table = make(found)
+        if table:
+            parts.append(table)
+    return "\n\n".join(parts)
+
+
+def _heading(held: Mapping[str, Any]) -> str:
+    machine, versions = held["machine"], held["versions"]
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, {machine['device']}, float64; "
+        f"Python {versions['python']}, "
+        f"jax {versions['jax']}, NumPy {versions['numpy']}; load at the start {held['settings'].get('load', '?')}. "
+        "Medians, with the smallest and largest repeat in brackets."
+    )
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _spread(measured: Mapping[str, Any] | None, suffix: str = "") -> str:
+    if measured is None:
+        return NO_BASELINE
+    text = f"{_number(measured['median'])}{suffix}"
+    if len(measured["values"]) > 1:
+        text += f" ({_number(measured['low'])}–{_number(measured['high'])})"
+    return text
+
+
+_NAMES = {"tofu": "TOFU", "menu": "MENU", "mom": "MoM", "crt": "CRT", "oful": "OFUL"}
+
+
+def _title(policy: str, *rest: str) -> str:
+    return ", ".join([_NAMES.get(policy, policy), *(part.replace("=", " = ") for part in rest)])
+
+
+def _problems(found: Mapping[str, Any], kind: str) -> list[str]:
+    """Names of the problems measured, without their kind and last part."""
+    return [name.split("/", 1)[1].rsplit("/", 1)[0] for name in found if name.startswith(f"{kind}/")]
+
+
+def _comparison_table(found: Mapping[str, Any]) -> str:
+    """CPU time per pull beside NumPy's; problems without a NumPy run when another has one are left out."""
+    problems = [p for p in dict.fromkeys(_problems(found, "policy")) if f"policy/{p}/cpu" in found]
+    compared = [p for p in problems if f"ratio/{p}" in found] or [p for p in problems if p.split("/")[0] in _NAMES]
+    rows, notes = [], []
+    for problem in compared:
+        numpy = found.get(f"numpy/{problem}/cpu")
+        mark = ""
+        if numpy is not None and numpy["note"]:
+            if numpy["note"] not in notes:
+                notes.append(numpy["note"])
+            mark = "*" * (1 + notes.index(numpy["note"]))
+        rows.append(
+            [
+                _title(*problem.split("/")),
+                _spread(numpy, mark),
+                _spread(found[f"policy/{problem}/cpu"]),
+                _spread(found[f"policy/{problem}/wall"]),
+                _spread(found.get(f"ratio/{problem}"), "×"),
+            ]
+        )
+    if not rows:
+        return ""
+    header = ("run", "NumPy, CPU µs a pull", "CPU µs a seed-pull", "wall µs a seed-pull", "ratio of CPU times")
+    lines = [_table(header, rows)]
+    lines += [f"{'*' * (i + 1)} {note}." for i, note in enumerate(notes)]
+    return "\n\n".join(lines)
+
+
+def _other_table(found: Mapping[str, Any]) -> str:
+    rows = []
+    for name, measured in found.items():
+        kind, *rest = name.split("/")
+        if kind == "floor" and rest[-1] == "ratio":
+            state, passed = found[f"floor/{rest[0]}/{rest[1]}/state"], found[f"floor/{rest[0]}/{rest[1]}/pass"]
+            what = (
+                f"{_title(*rest[:2])}: CPU time of a seed-pull over one pass of its {_number(state['median'])} bytes "
+                f"of state in memory ({_number(passed['median'])} µs)"
+            )
+            rows.append([what, _spread(measured, "×")])
+        elif kind in ("horizon", "cores"):
+            rows.append([f"{_title(*rest[:2])}: {measured['note']}", _spread(measured, "×")])
+        elif kind == "memory":
+            ratio = measured["unit"] == "x"
+            value = f"{measured['median']:.3f}×" if ratio else f"{measured['median']:.0f} MiB"
+            what = "peak memory" if not measured["note"] else measured["note"]
+            rows.append([f"{_title(*rest)}: {what}", value])
+    return _table(("what", "measured"), rows) if rows else ""
+
+
+def _policy_table(found: Mapping[str, Any]) -> str:
+    rows = []
+    for problem in dict.fromkeys(_problems(found, "policy")):
+        wall = found[f"policy/{problem}/wall"]
+        rows.append(
+            [
+                _title(*problem.split("/")),
+                f"{1e6 / wall['median']:,.0f}",
+                _spread(found[f"policy/{problem}/cpu"]),
+                f"{found[f'policy/{problem}/compile']['median']:.1f}",
+            ]
+        )
+    return _table(("run", "seed-pulls a second", "CPU µs a seed-pull", "compiling, s"), rows) if rows else ""
+
+
+def _kernel_table(found: Mapping[str, Any]) -> str:
+    rows = []
+    for kernel in dict.fromkeys(_problems(found, "kernel")):
+        cells = [found.get(f"kernel/{kernel}/{subject}") for subject in ("single", "vmap", "numpy")]
+        rows.append([kernel, *("–" if cell is None else _spread(cell) for cell in cells)])
+    return _table(("kernel, µs a problem", "single", "vmapped over 16", "NumPy"), rows) if rows else ""
+
+
+def _exponent_table(found: Mapping[str, Any]) -> str:
+    rows = []
+    for name, measured in found.items():
+        kind, *rest = name.split("/")
+        if kind == "exponent":
+            rows.append([rest[0], _title(rest[1]), f"{measured['median']:.2f}"])
+    return _table(("wall time of a run grows with", "run", "fitted exponent"), rows) if rows else ""
+
+
+# Comparison -------------------------------------------------------------------------------------------------------
+
+
+def comparison(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """New over old for everything both measured, as Markdown.
+
+    A change is flagged when the two runs' repeats do not overlap and the medians are further apart than the typical
+    spread of either run; numbers with a single repeat are never flagged.
+    """
+    before = {m["name"]: m for m in old["measurements"]}
+    rows, flagged = [], 0
+    noise = max(_typical_spread(old), _typical_spread(new))
+    for measured in new["measurements"]:
+        past = before.get(measured["name"])
+        if past is None or past["unit"] != measured["unit"] or not past["median"]:
+            continue
+        quotient = measured["median"] / past["median"]
+        apart = measured["low"] > past["high"] or measured["high"] < past["low"]
+        several = len(measured["values"]) > 1 and len(past["values"]) > 1
+        flag = apart and several and not 1 / (1 + noise) < quotient < 1 + noise
+        flagged += flag
+        cells = [measured["name"], measured["unit"], _spread(past), _spread(measured), f"{quotient:.3f}"]
+        rows.append([*cells, ("beyond the spread" if flag else "") if several else "one repeat"])
+    gone = len(set(before) - {m["name"] for m in new["measurements"]})
+    lines = [_table(("measured", "unit", "old", "new", "new/old", ""), rows)] if rows else []
+    lines.append(
+        f"{len(rows)} compared, {flagged} beyond the measured spread (typically {100 * noise:.0f} %), {gone} only in "
+        f"the old run ({old.get('when', 'no date')})."
+    )
+    different = [
+        f"{part}: {field} {old[part].get(field)!r} then, {new[part].get(field)!r} now"
+        for part in ("machine", "versions")
+        for field in new[part]
+        if field != "load" and old.get(part, {}).get(field) != new[part].get(field)
+    ]
+    if different:
+        lines.append("Not the same circumstances: " + "; ".join(different) + ".")
+    return "\n\n".join(lines)
+
+
+def _typical_spread(held: Mapping[str, Any]) -> float:
+    """Median over the measurements of (largest - smallest) / median of their repeats."""
+    spreads = [
+        (m["high"] - m["low"]) / m["median"] for m in held["measurements"] if len(m["values"]) > 1 and m["median"] > 0
+    ]
+    return statistics.median(spreads) if spreads else 0.0

@@ -1,0 +1,208 @@
+"""What a benchmark run measures: kernels, every policy on every data set, and the comparisons of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+
+from linbet_jax import policies
+from linbet_jax.bench import kernels, scaling
+from linbet_jax.bench.baseline import Baseline
+from linbet_jax.bench.floors import floor
+from linbet_jax.bench.problems import Problem
+from linbet_jax.bench.timing import Clock, Measurement, interleave, ratio
+from linbet_jax.bench.worker import Worker, usable_cores
+from linbet_jax.datasets import DATASETS
+
+__all__ = ["PARTS", "Plan", "run"]
+
+PARTS = ("kernels", "policies", "table")
+
+# The rows of the table that have a NumPy counterpart: policy, data set, pulls.
+ROWS = (
+    ("tofu", "S3", 10_000),
+    ("tofu", "S4", 10_000),
+    ("tofu", "S3", 100_000),
+    ("tofu", "S4", 100_000),
+    ("menu", "S1", 20_000),
+    ("mom", "S1", 20_000),
+    ("crt", "S3", 10_000),
+    ("crt", "S4", 10_000),
+    ("oful", "S3", 10_000),
+    ("oful", "S4", 10_000),
+)
+QUICK_ROWS = (("tofu", "S3", 2_000), ("menu", "S1", 2_000), ("mom", "S1", 2_000), ("crt", "S3", 2_000))
+FLOORS = (("crt", "S3"), ("crt", "S4"), ("oful", "S3"), ("oful", "S4"), ("tofu", "S3"), ("tofu", "S4"))
+SAMPLED_FROM = 50_000  # longer full-pass runs of the NumPy baseline are integrated from sampled rounds
+SAMPLED_AT = (0.0, 0.01, 0.05, 0.2, 0.5, 0.75, 0.999)  # of the horizon
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much is measured.
+
+    Attributes:
+        parts: some of `PARTS`.
+        quick: a coarse look in less than a minute.
+        scaling: also how time grows with T, seeds, K and d.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    quick: bool = False
+    scaling: bool = False
+
+    @property
+    def repeats(self) -> int:
+        """Samples of everything that is timed."""
+        return 3 if self.quick else 5
+
+
+def run(plan: Plan, baseline: Baseline | None, say: Say) -> Iterator[Measurement]:
+    """Measures, one result after the other.
+
+    Raises:
+        MismatchError: the baseline plays other arms than linbet_jax.
+    """
+    if "kernels" in plan.parts:
+        say("kernels")
+        yield from kernels.measure(baseline, quick=plan.quick, dims=(10,) if plan.quick else (10, 20))
+    rows = (QUICK_ROWS if plan.quick else ROWS) if "table" in plan.parts else ()
+    costs: dict[tuple[str, str, int], Measurement] = {}
+    for policy, data_set, horizon in rows:
+        for measurement in _against_numpy(Problem.of(policy, data_set, horizon), baseline, plan, say):
+            if measurement.name.endswith("/cpu") and measurement.name.startswith("policy/"):
+                costs[policy, data_set, horizon] = measurement
+            yield measurement
+    if "policies" in plan.parts:
+        yield from _every_policy(plan, set(rows), say)
+    if "table" in plan.parts:
+        yield from _floors(costs, say)
+        yield from _processes(plan, say)
+    if plan.scaling:
+        yield from scaling.measure(baseline, quick=plan.quick, say=say)
+
+
+def _full_blocks() -> int:
+    """Seeds that fill one block of 16 on every device."""
+    return 16 * len(jax.local_devices())
+
+
+def _costs(name: str, clocks: Sequence[Clock], unit: str, note: str = "") -> Iterator[Measurement]:
+    yield Measurement(f"{name}/cpu", f"CPU us per {unit}", tuple(1e6 * clock.cpu for clock in clocks), note)
+    yield Measurement(f"{name}/wall", f"wall us per {unit}", tuple(1e6 * clock.wall for clock in clocks), note)
+
+
+def _against_numpy(problem: Problem, baseline: Baseline | None, plan: Plan, say: Say) -> Iterator[Measurement]:
+    """Ours and NumPy's run of one problem in turn, once NumPy's is known to play the same arms."""
+    say(f"{problem.name} against NumPy")
+    long = problem.horizon > SAMPLED_FROM
+    seeds = _full_blocks() * (1 if long or plan.quick else 2)
+    compiled = problem.warm()
+    subjects: dict[str, Callable[[], Clock]] = {"ours": functools.partial(problem.sample, seeds)}
+    note = ""
+    if baseline is not None:
+        if long:
+            at = [int(share * problem.horizon) + 1 for share in SAMPLED_AT]
+            subjects["numpy"] = functools.partial(baseline.sample_rounds, problem, at)
+            baseline.sample_rounds(problem, at[:2])  # draws noise and history, which are kept
+            note = (
+                "NumPy's whole run integrated over t from blocks of rounds that begin at t = "
+                f"{', '.join(map(str, at))}, each on the true history; their arms were checked"
+            )
+        else:
+            baseline.check(problem)
+            subjects["numpy"] = functools.partial(baseline.sample, problem)
+    samples = interleave(subjects, repeats=plan.repeats, budget=40 if long else 20)
+    yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull", f"{seeds} seeds")
+    yield Measurement(f"policy/{problem.name}/compile", "s", (compiled,))
+    if "numpy" in samples:
+        yield from _costs(f"numpy/{problem.name}", samples["numpy"], "pull", note)
+        cpu = ratio([c.cpu for c in samples["numpy"]], [c.cpu for c in samples["ours"]])
+        yield Measurement(f"ratio/{problem.name}", "x", cpu, "CPU time per pull, NumPy over linbet_jax")
+
+
+def _every_policy(plan: Plan, done: set[tuple[str, str, int]], say: Say) -> Iterator[Measurement]:
+    """Every policy on every data set at the paper's horizon; those in ``done`` were measured before."""
+    for data_set, spec in DATASETS.items():
+        if plan.quick and data_set != "S3":
+            continue
+        horizon = 2_000 if plan.quick else spec.horizon
+        for policy in policies.names():
+            if (policy, data_set, horizon) in done:
+                continue
+            problem = Problem.of(policy, data_set, horizon)
+            say(problem.name)
+            seeds = _full_blocks()
+            compiled = problem.warm()
+            samples = interleave(
+                {"ours": functools.partial(problem.sample, seeds)}, repeats=min(3, plan.repeats), budget=10
+            )
+            yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull", f"{seeds} seeds")
+            yield Measurement(f"policy/{problem.name}/compile", "s", (compiled,))
+
+
+def _floors(costs: dict[tuple[str, str, int], Measurement], say: Say) -> Iterator[Measurement]:
+    """One pass over the state in memory beside the cost of a seed-pull."""
+    for (policy, data_set, horizon), cost in costs.items():
+        if (policy, data_set) not in FLOORS or horizon > SAMPLED_FROM:
+            continue
+        say(f"floor of {policy} on {data_set}")
+        problem = Problem.of(policy, data_set, horizon)
+        measured = [floor(problem) for _ in cost.values]
+        name = f"floor/{policy}/{data_set}"
+        passes = tuple(1e6 * one.seconds for one in measured)
+        yield Measurement(f"{name}/state", "bytes", (float(measured[0].state_bytes),), "of one replication, float64")
+        yield Measurement(f"{name}/pass", "us", passes, "one read and one write of the state, 16 replications a pass")
+        yield Measurement(f"{name}/ratio", "x", ratio(cost.values, passes), "CPU time of a seed-pull over one pass")
+
+
+def _processes(plan: Plan, say: Say) -> Iterator[Measurement]:
+    """Horizons, memory and cores, each in processes of their own."""
+    cores = usable_cores()
+    name = "crt" if plan.quick else "tofu"
+    short, long = (2_000, 20_000) if plan.quick else (10_000, 1_000_000)
+    say(f"{name}/S3: T={long} beside T={short}, time and peak memory")
+    with Worker(cores[:1]) as small, Worker(cores[:1]) as large:
+        near = [small.run(name, "S3", short, 16)]
+        far = large.run(name, "S3", long, 16)
+        near += [small.run(name, "S3", short, 16) for _ in range(2)]  # after it, too: machines drift
+    peaks = near[-1]["peak_bytes"], far["peak_bytes"]
+    yield Measurement(
+        f"horizon/{name}/S3/T={long}",
+        "x",
+        tuple(far["cpu"] / one["cpu"] for one in near),
+        f"CPU time per seed-pull at T={long} over T={short}; 16 seeds on one core",
+    )
+    for horizon, peak in zip((short, long), peaks, strict=True):
+        yield Measurement(f"memory/{name}/S3/T={horizon}", "MiB", (peak / 2**20,), "peak of the process, 16 seeds")
+    yield Measurement(f"memory/{name}/S3/T={long} over T={short}", "x", (peaks[1] / peaks[0],))
+    many, pulls = (1_000, 100) if plan.quick else (10_000, 1_000)
+    say(f"{name}/S3: {many} seeds, peak memory")
+    with Worker(cores) as worker:
+        peak = worker.run(name, "S3", pulls, many)["peak_bytes"]
+    note = f"peak of the process, T={pulls}, 200 records a seed; the rows above say how little T adds"
+    yield Measurement(f"memory/{name}/S3/{many} seeds", "MiB", (peak / 2**20,), note)
+    if len(cores) > 1:
+        yield from _cores(plan, cores, say)
+
+
+def _cores(plan: Plan, cores: list[int], say: Say) -> Iterator[Measurement]:
+    """All cores of the process against one."""
+    seeds = 16 * len(cores) * (1 if plan.quick else 2)
+    horizon = 2_000 if plan.quick else 10_000
+    for policy, data_set in (("crt", "S3"),) if plan.quick else (("tofu", "S3"), ("crt", "S4")):
+        say(f"{policy}/{data_set}: {len(cores)} cores against one")
+        with Worker(cores[:1]) as one, Worker(cores) as all_of_them:
+            subjects = {
+                "one": functools.partial(one.sample, policy, data_set, horizon, seeds),
+                "all": functools.partial(all_of_them.sample, policy, data_set, horizon, seeds),
+            }
+            interleave(subjects, repeats=1)  # compiles
+            samples = interleave(subjects, repeats=plan.repeats, budget=30)
+        gain = ratio([clock.wall for clock in samples["one"]], [clock.wall for clock in samples["all"]])
+        yield Measurement(f"cores/{policy}/{data_set}", "x", gain, f"wall time on 1 core over {len(cores)} cores")

@@ -1,0 +1,28 @@
+"""`linbet reproduce table1`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from linbet_jax.cli import runtime
+from linbet_jax.cli.progress import Reporter
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the data sets' constants beside the paper's; with --out also writes them."""
+    took = runtime.prepare(options.device)
+    from linbet_jax.reproduce import table1
+
+    Reporter(quiet=options.quiet).say(f"device: {took} ({options.device})")
+    rows = table1.rows(options.sets)
+    files = table1.write(rows, Path(options.out)) if options.out else ()
+    if not options.quiet:
+        print(table1.text(rows))
+        if files:
+            print()
+        for path in files:
+            print(path)
+    return 0

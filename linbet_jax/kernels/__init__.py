@@ -1,0 +1,38 @@
+"""Jitted kernels for linear bandits with heavy-tailed payoffs, each for ONE problem: batch them with ``jax.vmap``.
+
+Importing this package reads no file, loads no plotting and changes no JAX setting. Every kernel follows the dtype of
+its arrays.
+"""
+
+from linbet_jax.kernels.gram import ridge_estimates
+from linbet_jax.kernels.medians import median_center, median_of_means
+from linbet_jax.kernels.selection import optimistic_arm
+from linbet_jax.kernels.truncation import (
+    DoubtfulState,
+    doubtful_estimate,
+    doubtful_init,
+    doubtful_update,
+    truncated_estimate,
+)
+from linbet_jax.kernels.whitening import (
+    ShiftedInverses,
+    inverse_sqrt,
+    shifted_inverses,
+    shifted_inverses_update,
+)
+
+__all__ = [
+    "DoubtfulState",
+    "ShiftedInverses",
+    "doubtful_estimate",
+    "doubtful_init",
+    "doubtful_update",
+    "inverse_sqrt",
+    "median_center",
+    "median_of_means",
+    "optimistic_arm",
+    "ridge_estimates",
+    "shifted_inverses",
+    "shifted_inverses_update",
+    "truncated_estimate",
+]

@@ -1,0 +1,136 @@
+"""Small symmetric positive definite algebra without LAPACK: inverses, Cholesky factors and their rank-one updates.
+
+Every function is written for ONE problem and batches under ``jax.vmap``. No custom call is made, since batched LAPACK
+calls on several CPU devices can deadlock in JAX 0.10 and a d x d problem of a bandit is too small to repay one.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+def dot(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Matrix product in full precision (TF32 on GPUs keeps 10 bits, too few for a confidence width)."""
+    return jnp.dot(left, right, precision=HIGHEST)
+
+
+def sweep_inverse(gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Inverse and log-determinant of a symmetric positive definite matrix by d symmetric sweeps.
+
+    Args:
+        gram: [d, d] symmetric positive definite, or [d, d, n]: n matrices side by side in the last axis.
+
+    Returns:
+        The inverse, shaped as ``gram``, and the log-determinant, [] or [n]. O(d^3) flops a matrix.
+    """
+    dim = gram.shape[0]
+    positions = jnp.arange(dim)
+
+    def sweep(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        matrix, log_det = carry
+        column = jax.lax.dynamic_index_in_dim(matrix, j, axis=1, keepdims=False)  # [d] or [d, n]
+        pivot = jax.lax.dynamic_index_in_dim(column, j, axis=0, keepdims=False)  # [] or [n]
+        scaled = column / pivot
+        swept = matrix - column[:, None] * scaled[None, :]
+        here = (positions == j).reshape((dim,) + (1,) * (matrix.ndim - 2))
+        swept = jnp.where(here[:, None], scaled[None, :], swept)
+        swept = jnp.where(here[None, :], scaled[:, None], swept)
+        swept = jnp.where(here[:, None] & here[None, :], -1 / pivot, swept)
+        return swept, log_det + jnp.log(pivot)
+
+    start = (gram, jnp.zeros(gram.shape[2:], gram.dtype))
+    swept, log_det = jax.lax.fori_loop(0, dim, sweep, start)
+    return -swept, log_det
+
+
+def rank_one_inverse(inverse: jax.Array, feature: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Sherman-Morrison: the inverse of V + x x^T from that of V, O(d^2).
+
+    Args:
+        inverse: [d, d], V^-1.
+        feature: [d], x.
+
+    Returns:
+        The new inverse [d, d], and x^T V^-1 x [] of the old V (so that det grows by one plus it).
+    """
+    image = dot(inverse, feature)
+    squared_width = dot(feature, image)
+    return inverse - image[:, None] * (image / (1 + squared_width)), squared_width
+
+
+def cholesky(gram: jax.Array) -> jax.Array:
+    """Lower-triangular G [d, d] with G G^T = gram [d, d], O(d^3) flops."""
+    dim = gram.shape[0]
+    positions = jnp.arange(dim)
+
+    def eliminate(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        rest, factor = carry
+        column = jax.lax.dynamic_index_in_dim(rest, j, axis=1, keepdims=False)
+        pivot = jax.lax.dynamic_index_in_dim(column, j, axis=0, keepdims=False)
+        column = jnp.where(positions >= j, column / jnp.sqrt(pivot), 0)
+        factor = jnp.where(positions == j, column[:, None], factor)
+        return rest - column[:, None] * column, factor
+
+    return jax.lax.fori_loop(0, dim, eliminate, (gram, jnp.zeros_like(gram)))[1]
+
+
+def lower_inverse(factor: jax.Array) -> jax.Array:
+    """Inverse [d, d] of a lower-triangular matrix [d, d] by forward substitution, O(d^3) flops."""
+    dim = factor.shape[0]
+    positions = jnp.arange(dim)
+
+    def substitute(j: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        rest, solution = carry
+        column = jax.lax.dynamic_index_in_dim(factor, j, axis=1, keepdims=False)
+        pivot = jax.lax.dynamic_index_in_dim(column, j, axis=0, keepdims=False)
+        row = jax.lax.dynamic_index_in_dim(rest, j, axis=0, keepdims=False) / pivot
+        solution = jnp.where((positions == j)[:, None], row, solution)
+        return rest - column[:, None] * row, solution
+
+    identity = jnp.eye(dim, dtype=factor.dtype)
+    return jax.lax.fori_loop(0, dim, substitute, (identity, jnp.zeros_like(identity)))[1]
+
+
+def rank_one_lower_inverse(lower: jax.Array, feature: jax.Array) -> jax.Array:
+    """J' = G'^-1 from J = G^-1, where G' G'^T = G G^T + x x^T: closed form, no loop, O(d^2).
+
+    With z = J x and s_i = 1 + z_1^2 + ... + z_i^2 the Cholesky factor of I + z z^T has the inverse with rows
+    sqrt(s_{i-1} / s_i) (e_i - (z_i / s_{i-1}) sum_{j<i} z_j e_j).
+
+    Args:
+        lower: [d, d] lower triangular, J.
+        feature: [d], x.
+    """
+    z = dot(lower, feature)
+    after = 1 + jnp.cumsum(z * z)
+    before = after - z * z
+    weighted = z[:, None] * lower
+    earlier = jnp.cumsum(weighted, axis=0) - weighted
+    return jnp.sqrt(before / after)[:, None] * (lower - (z / before)[:, None] * earlier)
+
+
+@functools.partial(jax.jit)
+def ridge_estimates(gram: jax.Array, moments: jax.Array) -> jax.Array:
+    """k ridge estimates that share one design (MENU, Algorithm 1, line 7).
+
+    Args:
+        gram: [d, d], V = lambda I + sum_i x_i x_i^T.
+        moments: [d, k], column j is sum_i y_{i,j} x_i.
+
+    Returns:
+        [k, d], row j is V^-1 times column j. O(d^3 + d^2 k) flops.
+
+    Raises:
+        ValueError: at trace time, if the shapes do not match.
+    """
+    if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or moments.ndim != 2 or moments.shape[0] != gram.shape[0]:
+        raise ValueError(f"gram {gram.shape} and moments {moments.shape}: expected [d, d] and [d, k]")
+    inverse, _ = sweep_inverse(gram)
+    estimates = dot(inverse, moments)
+    # One step of iterative refinement: the error of the sweeps no longer grows with the condition number squared.
+    return (estimates + dot(inverse, moments - dot(gram, estimates))).T

@@ -1,0 +1,53 @@
+"""Choosing an arm: the optimistic index over a finite decision set."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax.kernels.gram import dot
+
+
+def squared_widths(arms: jax.Array, gram_inverse: jax.Array) -> jax.Array:
+    """x^T V^-1 x for every arm: arms [K, d], gram_inverse [d, d] -> [K], never below 0."""
+    return jnp.maximum(jnp.sum(dot(arms, gram_inverse) * arms, axis=1), 0)
+
+
+def argmax_index(values: jax.Array, squared: jax.Array, radius: jax.Array) -> jax.Array:
+    """The arm of the largest value + radius * width: values [K], squared widths [K] -> [] int32.
+
+    Indices within rounding of the largest (1e-11 of it in float64, 1e-5 in float32) tie, and the lowest arm wins. On
+    symmetric decision sets many indices are equal in exact arithmetic; without this rule the last bit would choose, and
+    devices, batch shapes and equivalent formulas would play different arms.
+    """
+    indices = values + radius * jnp.sqrt(jnp.maximum(squared, 0))
+    largest = jnp.max(indices)
+    tolerance = 1e-11 if indices.dtype == jnp.float64 else 1e-5
+    return jnp.argmax(indices >= largest - tolerance * jnp.abs(largest)).astype(jnp.int32)
+
+
+@jax.jit
+def optimistic_arm(arms: jax.Array, center: jax.Array, gram_inverse: jax.Array, radius: jax.Array) -> jax.Array:
+    """The arm of the largest optimistic index <x, center> + radius ||x||_{V^-1} (Algorithms 1 and 2, select line).
+
+    The maximum of <x, theta> over theta with ||theta - center||_V <= radius is that index, so choosing over the pair
+    (x, theta) is choosing over arms alone. Ties, up to rounding, go to the lowest index.
+
+    Args:
+        arms: [K, d].
+        center: [d].
+        gram_inverse: [d, d], V^-1.
+        radius: [], beta >= 0.
+
+    Returns:
+        [] int32, an arm index in 0..K-1.
+
+    Raises:
+        ValueError: at trace time, if the shapes do not match.
+    """
+    dim = arms.shape[-1]
+    if arms.ndim != 2 or center.shape != (dim,) or gram_inverse.shape != (dim, dim):
+        raise ValueError(
+            f"arms {arms.shape}, center {center.shape}, gram_inverse {gram_inverse.shape}: expected [K, d], [d], [d, d]"
+        )
+    return argmax_index(dot(arms, center), squared_widths(arms, gram_inverse), radius)

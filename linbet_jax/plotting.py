@@ -1,0 +1,397 @@
+"""Figures, drawn with matplotlib's object interface on the Agg canvas: no global state, no window, no pyplot.
+
+The only module that imports matplotlib. It draws what it is given: curves with their summaries over seeds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from linbet_jax.regret import Summary, fitted_exponent
+from linbet_jax.results import replacing
+
+__all__ = ["COLORS", "Curve", "Panel", "growth_figure", "panel_figure", "policy_label", "save_figure"]
+
+FloatArray = NDArray[np.float64]
+
+# Okabe and Ito's palette, told apart with every common colour blindness; one fixed colour per policy.
+COLORS: Mapping[str, str] = {
+    "menu": "#0072B2",
+    "tofu": "#D55E00",
+    "mom": "#E69F00",
+    "crt": "#009E73",
+    "oful": "#CC79A7",
+    "greedy": "#56B4E9",
+    "uniform": "#7F7F7F",
+}
+OTHER_COLOR, REFERENCE_COLOR = "#000000", "#9A9A9A"
+NAMES: Mapping[str, str] = {
+    "menu": "MENU",
+    "tofu": "TOFU",
+    "mom": "MoM",
+    "crt": "CRT",
+    "oful": "OFUL",
+    "greedy": "greedy",
+    "uniform": "uniform",
+}
+STYLE: Mapping[str, Any] = {
+    "font.family": "STIXGeneral",
+    "mathtext.fontset": "stix",
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.labelsize": 10,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "pdf.fonttype": 42,
+    "figure.dpi": 100,
+    "savefig.dpi": 220,
+}
+_BARS = 6  # error bars per curve
+_FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
+
+
+def policy_label(policy: str, radius_scale: float = 1.0) -> str:
+    """Name of a policy as legends and tables write it; every radius_scale but the paper's 1 is in it."""
+    name = NAMES.get(policy, policy)
+    return name if radius_scale == 1.0 else f"{name} ×{radius_scale:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """One policy's curve in one panel.
+
+    Attributes:
+        policy: registry name; it fixes the colour.
+        radius_scale: named in the label unless it is 1.
+        rounds: `[R]` pulls.
+        summary: over seeds, `[R]` per seed.
+        bold: one of the policies the panel is about.
+    """
+
+    policy: str
+    radius_scale: float
+    rounds: NDArray[np.int64]
+    summary: Summary
+    bold: bool = False
+
+    @property
+    def label(self) -> str:
+        """What stands at the end of the curve."""
+        return policy_label(self.policy, self.radius_scale)
+
+    @property
+    def color(self) -> str:
+        """The policy's fixed colour."""
+        return COLORS.get(self.policy, OTHER_COLOR)
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """One set of axes: a title, curves, and an optional straight reference line through the origin.
+
+    Attributes:
+        title: above the axes.
+        curves: drawn in this order, bold ones last.
+        reference: slope per pull of a dashed line from (0, 0), e.g. the best arm's mean payoff.
+        reference_label: its name.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    reference: float | None = None
+    reference_label: str = ""
+
+
+def panel_figure(
+    rows: Sequence[tuple[str, Sequence[Panel]]],
+    *,
+    quantity: str,
+    spread: str,
+    log: bool = False,
+    title: str = "",
+    note: str = "",
+) -> Figure:
+    """A grid of panels, one row per setting (e.g. literal and tuned radii), curves labelled at their ends.
+
+    Args:
+        rows: (name of the row, its panels); all rows have equally many panels.
+        quantity: the vertical axis, e.g. "cumulative payoff".
+        spread: "sd" draws error bars of one standard deviation, "interval" a band of the mean's confidence
+            interval; neither is drawn for a single seed, which has none.
+        log: logarithmic axes; means that are not positive are left out and bands are clipped at the axis' end.
+        title: above everything.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own.
+
+    Raises:
+        ValueError: an unknown `spread`, no panels, or rows of different lengths.
+    """
+    if spread not in ("sd", "interval"):
+        raise ValueError(f"spread must be 'sd' or 'interval', got {spread!r}")
+    widths = {len(panels) for _, panels in rows}
+    if len(widths) != 1 or 0 in widths:
+        raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
+    columns = widths.pop()
+    with _style():
+        figure = Figure(figsize=(0.75 + 3.2 * columns, 0.75 + 2.45 * len(rows)))
+        FigureCanvasAgg(figure)
+        width, height = figure.get_size_inches()
+        axes = figure.subplots(
+            len(rows),
+            columns,
+            squeeze=False,
+            gridspec_kw={
+                "left": 0.88 / width,
+                "right": 1 - 1.02 / width,
+                "top": 1 - (0.62 if title else 0.35) / height,
+                "bottom": (0.66 if note else 0.48) / height,
+                "wspace": 0.66,
+                "hspace": 0.4,
+            },
+        )
+        for line, (name, panels) in zip(axes, rows, strict=True):
+            for ax, panel in zip(line, panels, strict=True):
+                _draw_panel(ax, panel, spread=spread, log=log)
+                ax.set_title(panel.title, loc="left", pad=5)
+            line[0].set_ylabel(f"{name}\n{quantity}" if name else quantity)
+        for ax in axes[-1]:
+            ax.set_xlabel("pulls")
+        if title:
+            figure.text(0.15 / width, 1 - 0.12 / height, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
+        if note:
+            figure.text(0.15 / width, 0.08 / height, note, ha="left", va="bottom", fontsize=9, color="#555555")
+    return figure
+
+
+def growth_figure(
+    series: Mapping[str, tuple[ArrayLike, ArrayLike]], *, theory: Mapping[str, float] | None = None, title: str = ""
+) -> Figure:
+    """Regret against the horizon on log axes: the fitted slope beside the theory's.
+
+    Args:
+        series: policy name to (horizons `[H]`, mean regrets `[H]`).
+        theory: policy name to the exponent its bound promises, drawn dashed through the last point.
+        title: above the axes.
+
+    Returns:
+        The figure; each label carries both exponents.
+
+    Raises:
+        ValueError: as in `regret.fitted_exponent`.
+    """
+    with _style():
+        figure = Figure(figsize=(4.6, 3.1))
+        FigureCanvasAgg(figure)
+        ax = figure.subplots(gridspec_kw={"left": 0.14, "right": 0.66, "top": 0.9, "bottom": 0.15})
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ends: list[tuple[float, str, str, bool]] = []
+        for policy, (horizons, regrets) in series.items():
+            t, r = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
+            slope, color = fitted_exponent(t, r), COLORS.get(policy, OTHER_COLOR)
+            middle = np.exp(np.log(r).mean() - slope * np.log(t).mean())
+            ax.plot(t, r, "o", color=color, markersize=3.5)
+            ax.plot(t, middle * t**slope, "-", color=color, linewidth=1.4, gid="fit")
+            label = f"{policy_label(policy)}\nfitted {slope:.3f}"
+            if theory is not None and policy in theory:
+                ax.plot(t, r[-1] * (t / t[-1]) ** theory[policy], "--", color=color, linewidth=0.9, gid="theory")
+                label += f", theory {theory[policy]:.3f}"
+            ends.append((float(r[np.argmax(t)]), label, color, True))
+        ax.set_xlabel("horizon (pulls)")
+        ax.set_ylabel("mean pseudo-regret")
+        ax.set_title(title, loc="left")
+        _label_ends(ax, ends, lines=2)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Writes a figure whole or not at all, the same bytes for the same figure; the suffix says the format."""
+    metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
+    with _style(), replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."), metadata=metadata)
+
+
+def _style() -> AbstractContextManager[None]:
+    """The figures' settings, for as long as the block lasts."""
+    settings: Any = dict(STYLE)
+    return matplotlib.rc_context(settings)
+
+
+def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool) -> None:
+    """Curves, spread, axes' ends and labels of one panel."""
+    curves = sorted(panel.curves, key=lambda c: c.bold)
+    floor = _axis_floor(curves) if log else -math.inf
+    if log:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    ends: list[tuple[float, str, str, bool]] = []
+    for place, curve in enumerate(curves):
+        rounds, mean = curve.rounds.astype(np.float64), curve.summary.mean
+        shown = np.isfinite(mean) & ((mean > 0) & (rounds > 0) if log else np.full(mean.shape, True))
+        last = float(mean[-1])
+        label = curve.label
+        if log and not last > 0 and not math.isnan(last):
+            label += " (0)"  # nothing to draw on a log axis: say why at its lower end
+            last = floor
+        if math.isnan(last):
+            label += " (no healthy seed)"
+            last = floor if log else 0.0
+        ends.append((max(last, floor), label, curve.color, curve.bold))
+        if not shown.any():
+            continue
+        width, layer = (2.0, 4.0) if curve.bold else (0.9, 3.0)
+        ax.plot(rounds[shown], mean[shown], color=curve.color, linewidth=width, zorder=layer, solid_capstyle="round")
+        if not curve.summary.has_band:
+            continue
+        if spread == "interval":
+            low, high = np.maximum(curve.summary.low, floor), np.maximum(curve.summary.high, floor)
+            ax.fill_between(
+                rounds[shown],
+                low[shown],
+                high[shown],
+                color=curve.color,
+                alpha=0.22 if curve.bold else 0.13,
+                linewidth=0,
+                zorder=layer - 2,
+            )
+        else:
+            at = _bar_places(rounds, shown, place, len(curves), log)
+            sd = curve.summary.sd[at]
+            below = np.minimum(sd, np.maximum(mean[at] - floor, 0)) if log else sd
+            ax.errorbar(
+                rounds[at],
+                mean[at],
+                yerr=np.stack([below, sd]),
+                fmt="none",
+                ecolor=curve.color,
+                elinewidth=1.1 if curve.bold else 0.7,
+                capsize=2.2 if curve.bold else 1.6,
+                capthick=0.9 if curve.bold else 0.6,
+                zorder=layer - 0.5,
+            )
+    if not log:
+        ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: _short_number(value)))
+    elif curves:
+        ax.set_ylim(bottom=floor)
+        first = [float(c.rounds[c.rounds > 0][0]) for c in curves]
+        ax.set_xlim(min(first), max(float(c.rounds[-1]) for c in curves))
+    if panel.reference is not None and curves:
+        rounds = curves[0].rounds[curves[0].rounds > 0].astype(np.float64)
+        rounds = rounds if log else np.concatenate([[0.0], rounds])
+        ax.plot(rounds, panel.reference * rounds, "--", color=REFERENCE_COLOR, linewidth=0.8, zorder=2)
+        ends.append((panel.reference * float(rounds[-1]), panel.reference_label, "#6E6E6E", False))
+    if not log:
+        _round_ends(ax)
+    _label_ends(ax, ends)
+
+
+def _round_ends(ax: Axes) -> None:
+    """Nothing negative drawn: the axis begins just below 0, where a curve at 0 still shows."""
+    low, high = ax.dataLim.intervaly
+    if math.isfinite(low) and math.isfinite(high) and low >= 0:
+        top = high if high > 0 else 1.0
+        ax.set_ylim(-0.02 * top, 1.05 * top)
+
+
+def _axis_floor(curves: Sequence[Curve]) -> float:
+    """Lower end of a log axis: below the smallest positive mean that is drawn; 0.1 when there is none."""
+    positive = [float(mean[mean > 0].min()) for mean in (c.summary.mean for c in curves) if np.any(mean > 0)]
+    return _FLOOR * min(positive) if positive else 0.1
+
+
+def _bar_places(rounds: FloatArray, shown: NDArray[np.bool_], place: int, count: int, log: bool) -> NDArray[np.int64]:
+    """Records that carry an error bar: evenly spaced along the axis, each curve a little aside of the others."""
+    start = float(rounds[shown][0]) if log else 0.0
+    share = (np.arange(_BARS) + 0.35 + 0.6 * place / max(count, 1)) / _BARS
+    wanted = start * (rounds[-1] / start) ** share if log else share * rounds[-1]
+    candidates = np.flatnonzero(shown)
+    nearest = np.abs(rounds[candidates][None, :] - wanted[:, None]).argmin(axis=1)
+    return np.unique(candidates[nearest])
+
+
+def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines: int = 1) -> None:
+    """Writes each curve's name to the right of its end, moved apart where they would overlap."""
+    if not ends:
+        return
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    points = ax.get_position().height * figure.get_size_inches()[1] * 72
+    low, high = ax.get_ylim()
+    scale = math.log if ax.get_yscale() == "log" else float
+    places = [(scale(y) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
+    gap = 9.8 * lines / points
+    spread = _spread_apart(places, gap, low=0.0, high=1.0)
+    for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
+        ax.annotate(
+            label,
+            xy=(1.0, true),
+            xytext=(1.08, shown),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            ha="left",
+            va="center",
+            fontsize=9.2,
+            color=color,
+            fontweight="bold" if bold else "normal",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": color,
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 1,
+                "relpos": (0.0, 0.5),
+            },
+        )
+
+
+def _spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
+    """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    # Subtracting each rank's share turns "at least gap apart" into "in order": pool neighbours that are not.
+    blocks: list[list[float]] = []  # [sum, count]
+    for rank, i in enumerate(order):
+        blocks.append([places[i] - rank * gap, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += count
+    level = [block[0] / block[1] for block in blocks for _ in range(int(block[1]))]
+    top = max(low, high - (len(places) - 1) * gap)
+    moved = [0.0] * len(places)
+    for rank, i in enumerate(order):
+        moved[i] = min(max(level[rank], low), top) + rank * gap
+    return moved
+
+
+def _short_number(value: float) -> str:
+    """Axis numbers: 20k rather than 20000."""
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"

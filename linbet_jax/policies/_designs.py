@@ -1,0 +1,107 @@
+"""What every ridge-based policy keeps of the arms it played: V and its inverse, or, for a fixed set, A V^-1."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
+
+
+class Design(NamedTuple):
+    """For any decision sets.
+
+    Attributes:
+        gram: [d, d], V = lambda I + sum x x^T.
+        inverse: [d, d], V^-1.
+        log_det: [], ln(det V / det(lambda I)).
+    """
+
+    gram: jax.Array
+    inverse: jax.Array
+    log_det: jax.Array
+
+
+def design_init(dim: int, ridge: jax.Array) -> Design:
+    """V_0 = lambda I."""
+    identity = jnp.eye(dim, dtype=ridge.dtype)
+    return Design(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype))
+
+
+def design_add(design: Design, feature: jax.Array) -> Design:
+    """V + x x^T, O(d^2)."""
+    inverse, squared_width = rank_one_inverse(design.inverse, feature)
+    return Design(design.gram + feature[:, None] * feature, inverse, design.log_det + jnp.log1p(squared_width))
+
+
+def design_refresh(design: Design, ridge: jax.Array) -> Design:
+    """The inverse and the determinant computed anew from V, O(d^3)."""
+    inverse, log_det = sweep_inverse(design.gram)
+    return Design(design.gram, inverse, log_det - design.gram.shape[0] * jnp.log(ridge))
+
+
+class ArmDesign(NamedTuple):
+    """For a decision set A [K, d] that never changes.
+
+    Attributes:
+        counts: [K] int32, how often each arm entered V; V = lambda I + A^T diag(counts) A.
+        projected: [K, d], A V^-1.
+        squared_widths: [K], diag(A V^-1 A^T).
+        log_det: [], ln(det V / det(lambda I)).
+    """
+
+    counts: jax.Array
+    projected: jax.Array
+    squared_widths: jax.Array
+    log_det: jax.Array
+
+
+def arm_design_init(arms: jax.Array, ridge: jax.Array) -> ArmDesign:
+    """V_0 = lambda I."""
+    projected = arms / ridge
+    return ArmDesign(
+        counts=jnp.zeros(arms.shape[0], jnp.int32),
+        projected=projected,
+        squared_widths=jnp.sum(projected * arms, axis=1),
+        log_det=jnp.zeros((), arms.dtype),
+    )
+
+
+def arm_design_add(design: ArmDesign, arms: jax.Array, index: jax.Array) -> tuple[ArmDesign, jax.Array]:
+    """V + x x^T for x = arms[index], O(K d).
+
+    Returns:
+        The new design, and A V_new^-1 x [K] of the new V: what a unit of payoff adds to every arm's value.
+    """
+    images = dot(design.projected, arms[index])  # A V^-1 x
+    gains = images / (1 + images[index])
+    return (
+        ArmDesign(
+            counts=design.counts.at[index].add(1),
+            projected=design.projected - gains[:, None] * design.projected[index],
+            squared_widths=design.squared_widths - gains * images,
+            log_det=design.log_det + jnp.log1p(images[index]),
+        ),
+        gains,
+    )
+
+
+def arm_design_gram(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> jax.Array:
+    """V [d, d], from the counts."""
+    weighted = arms * design.counts.astype(arms.dtype)[:, None]
+    return ridge * jnp.eye(arms.shape[1], dtype=arms.dtype) + dot(arms.T, weighted)
+
+
+def arm_design_refresh(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> tuple[ArmDesign, jax.Array]:
+    """Everything computed anew from the counts, O(K d^2 + d^3); also returns V^-1 [d, d]."""
+    inverse, log_det = sweep_inverse(arm_design_gram(design, arms, ridge))
+    projected = dot(arms, inverse)
+    refreshed = ArmDesign(
+        counts=design.counts,
+        projected=projected,
+        squared_widths=jnp.sum(projected * arms, axis=1),
+        log_det=log_det - arms.shape[1] * jnp.log(ridge),
+    )
+    return refreshed, inverse

@@ -1,0 +1,150 @@
+"""MoM and CRT (Medina and Yang, No-regret algorithms for heavy-tailed linear bandits, ICML 2016)."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.kernels.medians import median_of_means
+from linbet_jax.policies._ridge import at_start, ridge_policy
+from linbet_jax.policy import Policy
+
+
+class MomParams(NamedTuple):
+    """Hyperparameters of MoM, all traced.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}.
+        epsilon: in (0, 1].
+        radius_scale: multiplies every radius; 1 is the paper.
+        horizon: T, the pulls the parameters were made for.
+        epochs: m, the epochs of the schedule.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    central_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+    epochs: Any
+
+
+@functools.lru_cache(maxsize=256)
+def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
+    """MoM: every epoch plays one arm r times and feeds the median of q block means to one ridge estimate.
+
+    Args:
+        dim: d.
+        pulls: r, pulls per epoch.
+        blocks: q, blocks; floor(r / q) pulls each, those beyond are left out.
+        radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.mom_radius`.
+
+    Returns:
+        A policy with parameters :class:`MomParams`.
+
+    Raises:
+        ValueError: if a block would hold no pull, or the radius is unknown.
+    """
+    if radius not in ("valid", "paper"):
+        raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+    if not 1 <= blocks <= pulls:
+        raise ValueError(f"blocks={blocks}: must be from 1 to the pulls per epoch, {pulls}")
+
+    def beta(updates: jax.Array, log_det_ratio: jax.Array, params: MomParams) -> jax.Array:
+        started = theory.mom_radius(
+            updates.astype(params.ridge.dtype),
+            epochs=params.epochs,
+            pulls=pulls,
+            block_pulls=pulls // blocks,
+            log_det_ratio=log_det_ratio,
+            delta=params.delta,
+            central_moment_bound=params.central_moment_bound,
+            epsilon=params.epsilon,
+            ridge=params.ridge,
+            theta_norm=params.theta_norm,
+            radius=radius,
+        )
+        return at_start(updates, started, params)
+
+    def observe(payoffs: jax.Array, number: jax.Array, params: MomParams) -> jax.Array:
+        return median_of_means(payoffs, blocks)
+
+    return ridge_policy("mom", dim, radius=beta, observe=observe, pulls_per_epoch=pulls)
+
+
+class CrtParams(NamedTuple):
+    """Hyperparameters of CRT, all traced.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        raw_moment_bound: b >= E|y|^{1 + epsilon}.
+        epsilon: in (0, 1].
+        radius_scale: multiplies every radius; 1 is the paper.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    raw_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+
+
+@functools.lru_cache(maxsize=128)
+def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
+    """CRT: payoffs beyond alpha_t are dropped once, at their own pull, before one ridge estimate.
+
+    Args:
+        dim: d.
+        radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.crt_radius`.
+        scaled: multiply alpha_t by b^{1/p}, which makes the choices invariant to the payoffs' unit.
+
+    Returns:
+        A policy with parameters :class:`CrtParams`.
+
+    Raises:
+        ValueError: if the radius is unknown, or ``scaled`` is asked of the paper's radius.
+    """
+    if radius not in ("valid", "paper"):
+        raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+    if scaled and radius == "paper":
+        raise ValueError("scaled=True: goes with radius='valid' alone, since Medina and Yang print no scaled radius")
+
+    def beta(updates: jax.Array, log_det_ratio: jax.Array, params: CrtParams) -> jax.Array:
+        started = theory.crt_radius(
+            jnp.maximum(updates, 1).astype(params.ridge.dtype),
+            horizon=params.horizon,
+            log_det_ratio=log_det_ratio,
+            delta=params.delta,
+            raw_moment_bound=params.raw_moment_bound,
+            epsilon=params.epsilon,
+            ridge=params.ridge,
+            theta_norm=params.theta_norm,
+            radius=radius,
+            scaled=scaled,
+        )
+        return at_start(updates, started, params)
+
+    def observe(payoffs: jax.Array, number: jax.Array, params: CrtParams) -> jax.Array:
+        level = theory.crt_level(
+            number.astype(payoffs.dtype),
+            raw_moment_bound=params.raw_moment_bound,
+            epsilon=params.epsilon,
+            scaled=scaled,
+        )
+        return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
+
+    return ridge_policy("crt", dim, radius=beta, observe=observe)

@@ -1,0 +1,222 @@
+"""Summaries of what `simulate` returns: the seed is the only unit of replication.
+
+Pulls of one run are dependent, so no summary here ever averages over time: ten seeds of a thousand
+rounds are ten observations. Everything runs on the host in NumPy float64, outside the jitted core.
+A seed that met a non-finite number has no place in an average and is never dropped in silence:
+`Summary.unhealthy` counts what was left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+if TYPE_CHECKING:
+    from linbet_jax.simulator import Result
+
+__all__ = ["Summary", "final_payoff", "final_regret", "fitted_exponent", "paired_difference", "summarize"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Statistics over seeds; `[...]` is the shape of one seed's value (`[]` or `[R]` records).
+
+    Attributes:
+        values: `[n, ...]` the healthy seeds' values, in the order of the seeds.
+        seeds: number of seeds that were run, healthy or not.
+        unhealthy: number of seeds left out because something non-finite was met.
+        mean: `[...]` mean over the healthy seeds; NaN when there is none.
+        sd: `[...]` standard deviation with divisor n - 1; NaN for fewer than two seeds.
+        standard_error: `[...]` sd / sqrt(n); NaN for fewer than two seeds.
+        low: `[...]` lower end of the Student-t interval of the mean; NaN (no band) for one seed.
+        high: `[...]` upper end of the same interval.
+        median: `[...]` median over the healthy seeds.
+        level: coverage the interval is built for, e.g. 0.95.
+    """
+
+    values: FloatArray
+    seeds: int
+    unhealthy: int
+    mean: FloatArray
+    sd: FloatArray
+    standard_error: FloatArray
+    low: FloatArray
+    high: FloatArray
+    median: FloatArray
+    level: float
+
+    @property
+    def n(self) -> int:
+        """Number of seeds the statistics rest on."""
+        return self.values.shape[0]
+
+    @property
+    def has_band(self) -> bool:
+        """Whether an interval exists at all: two healthy seeds or more."""
+        return self.n > 1
+
+    def quantile(self, probability: float | Sequence[float]) -> FloatArray:
+        """Quantiles over the healthy seeds (linear interpolation).
+
+        Args:
+            probability: one number in [0, 1], or several `[Q]`.
+
+        Returns:
+            `[...]`, or `[Q, ...]` for several probabilities; NaN when no seed is healthy.
+
+        Raises:
+            ValueError: a probability outside [0, 1].
+        """
+        probabilities = np.asarray(probability, dtype=np.float64)
+        if not np.all((probabilities >= 0) & (probabilities <= 1)):
+            raise ValueError(f"probability must lie in [0, 1], got {probability}")
+        if self.n == 0:
+            return np.full(probabilities.shape + self.values.shape[1:], np.nan)
+        return np.asarray(np.quantile(self.values, probabilities, axis=0), dtype=np.float64)
+
+
+def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: float = 0.95) -> Summary:
+    """Summarise one number, or one curve, per seed.
+
+    The first seed's value is subtracted before anything is squared or added, so that a constant series
+    has standard deviation 0 exactly and values near 1e8 lose nothing.
+
+    Args:
+        values: `[S]` or `[S, ...]`, seeds first.
+        health: `[S]` health words (0 is healthy). Without it a seed is healthy when all its values are finite.
+        level: coverage of the interval, in (0, 1).
+
+    Returns:
+        The summary over the healthy seeds, with the number of the others in `unhealthy`.
+
+    Raises:
+        ValueError: `values` has no seed axis or no seed, `health` has another length, `level` is not in
+            (0, 1), or a seed called healthy holds a non-finite value.
+    """
+    everything = np.asarray(values, dtype=np.float64)
+    if everything.ndim == 0 or everything.shape[0] == 0:
+        raise ValueError(f"values must hold at least one seed along its first axis, got shape {everything.shape}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+    finite = np.isfinite(everything).reshape(everything.shape[0], -1).all(axis=1)
+    healthy = finite if health is None else np.asarray(health) == 0
+    if healthy.shape != finite.shape:
+        raise ValueError(f"health must hold one word per seed, shape {finite.shape}, got {healthy.shape}")
+    if np.any(healthy & ~finite):
+        raise ValueError(
+            f"seed index {int(np.argmax(healthy & ~finite))} is marked healthy but holds a non-finite value"
+        )
+    kept = everything[healthy]
+    n, shape = kept.shape[0], kept.shape[1:]
+    nothing = np.full(shape, np.nan)
+    mean = sd = error = low = high = median = nothing
+    if n > 0:
+        shifted = kept - kept[0]
+        mean = kept[0] + shifted.mean(axis=0)
+        median = kept[0] + np.median(shifted, axis=0)
+    if n > 1:
+        sd = shifted.std(axis=0, ddof=1)
+        error = sd / np.sqrt(n)
+        half = float(stdtrit(n - 1, 0.5 + level / 2)) * error
+        low, high = mean - half, mean + half
+    return Summary(
+        values=kept,
+        seeds=everything.shape[0],
+        unhealthy=everything.shape[0] - n,
+        mean=np.asarray(mean),
+        sd=np.asarray(sd),
+        standard_error=np.asarray(error),
+        low=np.asarray(low),
+        high=np.asarray(high),
+        median=np.asarray(median),
+        level=level,
+    )
+
+
+def paired_difference(
+    first: ArrayLike,
+    second: ArrayLike,
+    first_health: ArrayLike | None = None,
+    second_health: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+) -> Summary:
+    """Summarise `first - second` seed by seed.
+
+    Under common random numbers (one key, the same seeds) the two runs met the same noise, so the spread
+    of the differences, not of the runs, is what a comparison should rest on.
+
+    Args:
+        first: `[S, ...]` values of one policy.
+        second: `[S, ...]` values of the other, the same seeds in the same order.
+        first_health: `[S]` health words of `first`.
+        second_health: `[S]` health words of `second`.
+        level: coverage of the interval, in (0, 1).
+
+    Returns:
+        The summary of the differences; a seed counts as unhealthy when either of the two runs is.
+
+    Raises:
+        ValueError: the shapes differ, or as in `summarize`.
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.shape != b.shape:
+        raise ValueError(f"paired runs must have one shape, got {a.shape} and {b.shape}")
+    words = [np.asarray(h) != 0 for h in (first_health, second_health) if h is not None]
+    if any(w.shape != a.shape[:1] for w in words):
+        raise ValueError(f"health must hold one word per seed, shape {a.shape[:1]}")
+    # Without health words, infinity minus infinity is NaN: `summarize` then counts the seed as unhealthy.
+    with np.errstate(invalid="ignore"):
+        difference = a - b
+    return summarize(difference, np.logical_or.reduce(words) if words else None, level=level)
+
+
+def final_regret(result: Result, *, level: float = 0.95) -> Summary:
+    """Summary of the cumulative pseudo-regret `[S]` at the horizon."""
+    return summarize(result.regret[:, -1], result.health, level=level)
+
+
+def final_payoff(result: Result, *, level: float = 0.95) -> Summary:
+    """Summary of the cumulative realised payoff `[S]` at the horizon."""
+    return summarize(result.payoff[:, -1], result.health, level=level)
+
+
+def fitted_exponent(horizons: ArrayLike, regrets: ArrayLike) -> float:
+    """Slope of log regret on log horizon by least squares: the measured growth rate `R_T ~ T^slope`.
+
+    Args:
+        horizons: `[H]` horizons (pulls), two different ones at least.
+        regrets: `[H]` mean regret at each horizon, all positive.
+
+    Returns:
+        The fitted exponent; 0 exactly for equal regrets.
+
+    Raises:
+        ValueError: the shapes differ, a number is not positive and finite, or all horizons are equal.
+    """
+    t, r = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
+    if t.ndim != 1 or t.shape != r.shape:
+        raise ValueError(f"horizons and regrets must be two lists of one length, got shapes {t.shape} and {r.shape}")
+    for name, array in (("horizons", t), ("regrets", r)):
+        bad = ~(np.isfinite(array) & (array > 0))
+        if bad.any():
+            raise ValueError(f"{name} must be positive and finite for a log-log fit, got {array[bad][0]}")
+    if t.size < 2 or np.all(t == t[0]):
+        raise ValueError(f"horizons must hold at least two different values, got {t.tolist()}")
+    x, y = _log_ratio(t), _log_ratio(r)
+    x = x - x.mean()
+    return float(x @ (y - y.mean()) / (x @ x))
+
+
+def _log_ratio(values: FloatArray) -> FloatArray:
+    """Log of values over the first one, exact also where the ratio is within rounding of 1."""
+    near = (values > 0.5 * values[0]) & (values < 2 * values[0])
+    close = np.where(near, (values - values[0]) / values[0], 0.0)
+    return np.where(near, np.log1p(close), np.log(values) - np.log(values[0]))

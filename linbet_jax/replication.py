@@ -1,0 +1,263 @@
+"""One replication of one policy: nested loops over stretches and epochs, traced once and batched by the simulator.
+
+Layout. A replication runs in *stretches* of about 128 pulls: the noise of a stretch is drawn at once, the policy steps
+through its epochs, and the records that fall into it are read off two cumulative sums. Only the policy's state, two
+compensated sums and the records are kept, so memory does not depend on T.
+
+Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is drawn from
+``fold_in(fold_in(seed_key, 0), t)``, randomised choices from ``fold_in(fold_in(seed_key, 1), t)``, changing decision
+sets from ``fold_in(seed_key, 2)`` and fresh instances from ``fold_in(seed_key, 3)``. All policies of one key meet the
+same noise at the same pull.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax.kernels.gram import dot
+from linbet_jax.policy import Policy
+
+
+class Plan(NamedTuple):
+    """Host numbers that shape the compiled program; one program per distinct plan and array shapes."""
+
+    policy: Policy
+    sampler: Any
+    generator: Any
+    epochs_per_stretch: int
+    whole: bool  # whether T is a whole number of stretches, so that the inner loop has a static length
+    refresh_stride: int  # stretches between refreshes
+    trace_pulls: int  # T when tracing, else 0
+    dtype: str
+
+
+class World(NamedTuple):
+    """What is played, in the dtype of the run; entries that a kind of bandit lacks are None."""
+
+    law: Any
+    arms: Any
+    theta_star: Any
+    means: Any
+    gaps: Any  # best mean minus mean, subtracted in float64
+
+
+class _Carry(NamedTuple):
+    state: Any
+    health: jax.Array
+    gaps: jax.Array  # [E] of this stretch
+    payoffs: jax.Array  # [E, r] of this stretch
+    arms: jax.Array  # [E] of this stretch
+
+
+def _environment(
+    plan: Plan, seed_key: jax.Array, params: Any, world: World
+) -> tuple[Any, Any, Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]]:
+    """What this replication plays.
+
+    Returns:
+        Fixed arms [K, d] or None, the parameters, and a function of the pull: arms [K, d], means [K], gaps [K].
+    """
+    dtype = jnp.dtype(plan.dtype)
+    arms, theta_star, means, gaps = world.arms, world.theta_star, world.means, world.gaps
+    if plan.sampler is not None:
+        sets_key = jax.random.fold_in(seed_key, 2)
+
+        def changing_set(pull: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            current = plan.sampler(sets_key, pull).astype(dtype)
+            values = dot(current, theta_star)
+            return current, values, jnp.max(values) - values
+
+        return None, params, changing_set
+    if plan.generator is not None:
+        arms, theta_star = plan.generator(jax.random.fold_in(seed_key, 3))
+        arms, theta_star = arms.astype(dtype), theta_star.astype(dtype)
+        means = dot(arms, theta_star)
+        gaps = jnp.max(means) - means
+        params = _localise(params, theta_star)
+    return arms, params, lambda pull: (arms, means, gaps)
+
+
+def replicate(
+    plan: Plan, seed: jax.Array, params: Any, world: World, rounds: jax.Array, key: jax.Array
+) -> dict[str, Any]:
+    """One replication: seed [] uint32, rounds [R] int32 -> records and final facts."""
+    policy, law = plan.policy, world.law
+    pulls, length = policy.pulls_per_epoch, plan.epochs_per_stretch
+    width = pulls * length
+    horizon = rounds[-1]
+    seed_key = jax.random.fold_in(key, seed)
+    noise_key, choice_key = jax.random.fold_in(seed_key, 0), jax.random.fold_in(seed_key, 1)
+    dtype = jnp.dtype(plan.dtype)
+    arms, params, decision_set = _environment(plan, seed_key, params, world)
+    num_epochs = horizon // pulls
+
+    def epoch(j: jax.Array, carry: _Carry, player: _Player, variates: jax.Array, first_epoch: jax.Array) -> _Carry:
+        """Epoch j of a stretch: choose, pull, update. variates [E, r]."""
+        number = first_epoch + j  # epochs before this one
+        pull = number * pulls + 1  # its first pull, counted from 1
+        current, values, gap = decision_set(pull)
+        index = jnp.asarray(
+            player.select(jax.random.fold_in(choice_key, pull), carry.state, current, params), jnp.int32
+        )
+        payoffs = law.payoff(variates[j], values[index]).astype(dtype)
+
+        def updated(state: Any) -> Any:
+            return player.update(state, current, index, payoffs, params)
+
+        if pulls == 1:
+            state = updated(carry.state)
+        else:  # pulls left over after the last whole epoch update nothing
+            state = jax.lax.cond(number < num_epochs, updated, lambda state: state, carry.state)
+
+        offsets = jnp.arange(pulls)
+        in_time = pull + offsets <= horizon
+        bad_payoff = ~jnp.isfinite(payoffs) & in_time
+        bad_index = (index < 0) | (index >= current.shape[0])
+        first_bad = jnp.where(bad_index, 0, jnp.argmax(bad_payoff))
+        last = jnp.minimum(pull + pulls - 1, horizon)
+        event = jnp.where(bad_index | jnp.any(bad_payoff), pull + first_bad, jnp.where(player.finite(state), 0, last))
+        health = jnp.where((carry.health == 0) & (event > 0), event, carry.health).astype(jnp.int32)
+        return _Carry(
+            state=state,
+            health=health,
+            gaps=carry.gaps.at[j].set(gap[index]),
+            payoffs=carry.payoffs.at[j].set(payoffs),
+            arms=carry.arms.at[j].set(index),
+        )
+
+    def stretch(i: jax.Array, carry: dict[str, Any], player: _Player) -> dict[str, Any]:
+        before = i * width
+        pull_numbers = before + 1 + jnp.arange(width, dtype=jnp.int32)
+        variates = jax.vmap(lambda t: law.standard(jax.random.fold_in(noise_key, t), dtype))(pull_numbers)
+        variates = variates.reshape(length, pulls)
+        inner = _Carry(
+            carry["state"],
+            carry["health"],
+            jnp.zeros(length, dtype),
+            jnp.zeros((length, pulls), dtype),
+            jnp.zeros(length, jnp.int32),
+        )
+        run = functools.partial(epoch, player=player, variates=variates, first_epoch=i * length)
+        if length == 1:
+            inner = run(jnp.zeros((), jnp.int32), inner)
+        elif plan.whole:
+            inner = jax.lax.fori_loop(0, length, lambda j, c: run(jnp.asarray(j, jnp.int32), c), inner)
+        else:
+            epochs = (jnp.minimum(width, horizon - before) + pulls - 1) // pulls
+            inner = jax.lax.fori_loop(jnp.zeros((), jnp.int32), epochs.astype(jnp.int32), run, inner)
+        state = inner.state
+        refresh = player.refresh
+        if refresh is not None:
+            due = (i + 1) % plan.refresh_stride == 0
+            state = jax.lax.cond(due, lambda s: refresh(s, arms, params), lambda s: s, state)
+
+        regrets = jnp.cumsum(jnp.repeat(inner.gaps, pulls))
+        payoffs = jnp.cumsum(inner.payoffs.reshape(-1))
+        place = rounds - before - 1
+        here = (place >= 0) & (place < width)
+        place = jnp.clip(place, 0, width - 1)
+        out = dict(carry, state=state, health=inner.health)
+        for field, sums in (("regret", regrets), ("payoff", payoffs)):
+            total, lost = carry[field + "_sum"]
+            out[field] = jnp.where(here, total + (lost + sums[place]), carry[field])
+            out[field + "_sum"] = _compensated(total, lost, sums[-1])
+        if plan.trace_pulls:
+            flat = jnp.repeat(inner.arms, pulls), inner.payoffs.reshape(-1)
+            for field, values in zip(("trace_arms", "trace_payoffs"), flat, strict=True):
+                out[field] = jax.lax.dynamic_update_slice(carry[field], values, (before,))
+        return out
+
+    changing = plan.sampler is not None
+    main = _player(policy, changing)
+    first = main if policy.opening is None else _player(policy.opening.policy, changing)
+    zero = jnp.zeros((), dtype)
+    carry: dict[str, Any] = {
+        "state": first.init(arms, params),
+        "health": jnp.zeros((), jnp.int32),
+        "regret": jnp.zeros(rounds.shape, dtype),
+        "payoff": jnp.zeros(rounds.shape, dtype),
+        "regret_sum": (zero, zero),
+        "payoff_sum": (zero, zero),
+    }
+    if plan.trace_pulls:
+        padded = -(-plan.trace_pulls // width) * width
+        carry["trace_arms"] = jnp.zeros(padded, jnp.int32)
+        carry["trace_payoffs"] = jnp.zeros(padded, dtype)
+    stretches = ((horizon + width - 1) // width).astype(jnp.int32)
+    begun = jnp.zeros((), jnp.int32)
+    if policy.opening is not None:
+        until = jnp.minimum(stretches, -(-policy.opening.pulls // width))
+        carry = jax.lax.fori_loop(begun, until, functools.partial(stretch, player=first), carry)
+        carry["state"], begun = policy.opening.handover(carry["state"]), until
+    carry = jax.lax.fori_loop(begun, stretches, functools.partial(stretch, player=main), carry)
+
+    state = carry["state"]
+    out = {field: carry[field] for field in ("health", "regret", "payoff")}
+    out["overflow"] = jnp.zeros((), bool) if main.overflowed is None else main.overflowed(state)
+    if main.estimate is not None:
+        out["estimate"] = main.estimate(state, arms, params)
+    if plan.trace_pulls:
+        for field in ("trace_arms", "trace_payoffs"):
+            out[field] = carry[field][: plan.trace_pulls]
+    return out
+
+
+class _Player(NamedTuple):
+    """A policy's functions in one calling convention, whichever of its two forms plays."""
+
+    init: Callable[..., Any]  # (arms, params)
+    select: Callable[..., Any]  # (key, state, arms, params)
+    update: Callable[..., Any]  # (state, arms, index, payoffs, params)
+    estimate: Callable[..., Any] | None  # (state, arms, params)
+    refresh: Callable[..., Any] | None  # (state, arms, params)
+    overflowed: Callable[..., Any] | None
+    finite: Callable[..., Any]
+
+
+def _player(policy: Policy, changing: bool) -> _Player:
+    if policy.fixed is not None and not changing:
+        fixed = policy.fixed
+        return _Player(
+            init=fixed.init,
+            select=fixed.select,
+            update=fixed.update,
+            estimate=fixed.estimate,
+            refresh=fixed.refresh,
+            overflowed=fixed.overflowed,
+            finite=fixed.finite or _all_finite,
+        )
+    estimate, refresh = policy.estimate, policy.refresh
+    return _Player(
+        init=lambda arms, params: policy.init(params),
+        select=policy.select,
+        update=lambda state, arms, index, payoffs, params: policy.update(state, arms[index], payoffs, params),
+        estimate=None if estimate is None else lambda state, arms, params: estimate(state, params),
+        refresh=None if refresh is None else lambda state, arms, params: refresh(state, params),
+        overflowed=policy.overflowed,
+        finite=policy.finite or _all_finite,
+    )
+
+
+def _localise(params: Any, theta_star: jax.Array) -> Any:
+    """For a fresh instance per replication an infinite ``theta_norm`` stands for that instance's own norm S."""
+    if not hasattr(params, "theta_norm"):
+        return params
+    own = jnp.sqrt(jnp.sum(theta_star * theta_star))
+    return params._replace(theta_norm=jnp.where(jnp.isinf(params.theta_norm), own, params.theta_norm))
+
+
+def _all_finite(state: Any) -> jax.Array:
+    floats = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating)]
+    return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in floats] or [True]))
+
+
+def _compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Neumaier's sum: (total, what rounding lost), so that float32 records stay exact to float32 at T = 10^7."""
+    added = total + term
+    error = jnp.where(jnp.abs(total) >= jnp.abs(term), (total - added) + term, (term - added) + total)
+    return added, lost + error

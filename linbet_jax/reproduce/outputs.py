@@ -1,0 +1,345 @@
+"""What `reproduce figure2` writes: pictures, curves, tables. Everything is made from the stored cells alone."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from linbet_jax import regret as statistics
+from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure
+from linbet_jax.regret import Summary
+from linbet_jax.results import write_text
+
+__all__ = ["Report", "Run", "Tuning", "policy_label", "summary_text", "terminal_table", "write"]
+
+RADII = ("literal", "tuned")
+_ROUNDING = 1e-6  # relative; float32 sums of payoffs agree to about that
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One policy on one data set with one radius scale: `[S, R]` regret and payoff, `[S]` health."""
+
+    set_name: str
+    policy: str
+    radii: str
+    radius_scale: float
+    rounds: NDArray[np.int64]
+    regret: NDArray[np.float64]
+    payoff: NDArray[np.float64]
+    health: NDArray[np.int64]
+
+    def curve(self, quantity: str) -> Summary:
+        """Summary `[R]` of "regret" or "payoff"."""
+        return statistics.summarize(getattr(self, quantity), self.health)
+
+    def final(self, quantity: str) -> Summary:
+        """Summary `[]` at the horizon."""
+        return statistics.summarize(getattr(self, quantity)[:, -1], self.health)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """What a scale was chosen on: `[G]` grid, `[G, N]` final regret and health."""
+
+    grid: Sequence[float]
+    regret: NDArray[np.float64]
+    health: NDArray[np.int64]
+    chosen: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Everything the outputs say.
+
+    Attributes:
+        runs: two of every cell, literal and tuned.
+        tuning: by `set/policy`.
+        pairs: by set, the policies the paper ran on it.
+        titles: by set, a panel's title.
+        best_means: by set, the best arm's mean payoff.
+        horizons: by set, pulls.
+        notes: sentences that must travel with the numbers.
+        quick_look: whether the horizons are not the paper's.
+        seeds: evaluation replications.
+        tuning_seeds: tuning replications.
+        delta: failure probability.
+        ridge: lambda.
+    """
+
+    runs: Sequence[Run]
+    tuning: Mapping[str, Tuning]
+    pairs: Mapping[str, tuple[str, str]]
+    titles: Mapping[str, str]
+    best_means: Mapping[str, float]
+    horizons: Mapping[str, int]
+    notes: Sequence[str]
+    quick_look: bool
+    seeds: int
+    tuning_seeds: int
+    delta: float
+    ridge: float
+
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite, in tuning and evaluation; a shared run counts once."""
+        evaluation = {
+            (run.set_name, run.policy, run.radius_scale): int(np.count_nonzero(run.health)) for run in self.runs
+        }
+        return sum(evaluation.values()) + sum(int(np.count_nonzero(t.health)) for t in self.tuning.values())
+
+    def find(self, set_name: str, policy: str, radii: str) -> Run:
+        """One run by name."""
+        return next(r for r in self.runs if (r.set_name, r.policy, r.radii) == (set_name, policy, radii))
+
+    @property
+    def heading(self) -> str:
+        """One line that says what this is, and that it is not the paper's horizon where it is not."""
+        mark = f"; QUICK LOOK at T={next(iter(self.horizons.values()))}, not the paper's T" if self.quick_look else ""
+        return f"{self.seeds} seed{'s' if self.seeds != 1 else ''}, λ = {self.ridge:g}, δ = {self.delta:g}{mark}"
+
+
+def write(report: Report, folder: Path) -> tuple[Path, ...]:
+    """Writes every output into the folder and returns their paths."""
+    files = []
+    for stem, quantity, spread in (("figure2", "payoff", "sd"), ("figure2_regret", "regret", "interval")):
+        figure = _figure(report, quantity, spread)
+        for suffix in (".png", ".pdf"):
+            save_figure(figure, folder / f"{stem}{suffix}")
+            files.append(folder / f"{stem}{suffix}")
+    write_text(folder / "curves.csv", _curves(report))
+    write_text(folder / "table.md", _markdown(report))
+    return (*files, folder / "table.md", folder / "curves.csv")
+
+
+def summary_text(summary: Summary) -> str:
+    """Mean and standard deviation, e.g. `21,389 ± 120`; the mean alone for one seed."""
+    if summary.n == 0:
+        return "none healthy"
+    return f"{_number(summary.mean)} ± {_number(summary.sd)}" if summary.has_band else _number(summary.mean)
+
+
+def terminal_table(report: Report) -> str:
+    """The table for a terminal: final payoff and regret, mean ± sd over seeds, under both kinds of radii."""
+    header = ("", "", "literal radii", "", "tuned radii", "", "")
+    names = ("set", "policy", "payoff", "regret", "scale", "payoff", "regret")
+    rows: list[tuple[str, ...]] = []
+    for set_name in report.titles:
+        for run in report.runs:
+            if run.set_name != set_name or run.radii != "literal":
+                continue
+            tuned = report.find(set_name, run.policy, "tuned")
+            star = "*" if run.policy in report.pairs[set_name] else ""
+            values = [summary_text(r.final(q)) for r in (run, tuned) for q in ("payoff", "regret")]
+            rows.append(
+                (set_name, policy_label(run.policy) + star, *values[:2], f"×{tuned.radius_scale:g}", *values[2:])
+            )
+    widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
+
+    def line(cells: Sequence[str]) -> str:
+        left = (f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+        return "  ".join(left).rstrip()
+
+    group = " " * (sum(widths[:2]) + 4)
+    group += f"{header[2]:-^{widths[2] + widths[3] + 2}}  {header[4]:-^{sum(widths[4:]) + 4}}"
+    body = []
+    for previous, row in zip([None, *rows], rows, strict=False):
+        if previous is not None and previous[0] != row[0]:
+            body.append("")
+        body.append(line(row))
+    claims = [f"  {claim.set_name} {claim.radii}: {claim.sentence}" for claim in _claims(report)]
+    unhealthy = report.unhealthy()
+    foot = [f"UNHEALTHY replications, left out of every mean: {unhealthy}"] if unhealthy else []
+    return "\n".join(
+        [
+            f"Final cumulative payoff and pseudo-regret, mean ± sd ({report.heading})",
+            group,
+            line(names),
+            *body,
+            "",
+            "* the paper's pair; payoff difference of the pair, seed by seed (same noise), with its 95 % interval:",
+            *claims,
+            *foot,
+        ]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Claim:
+    """The paper says the first policy of a pair earns more than the second: what these runs say.
+
+    `rounding` is a payoff difference too small to mean anything: two policies that play the same arms in another order
+    add the same payoffs in another order.
+    """
+
+    set_name: str
+    radii: str
+    names: tuple[str, str]
+    difference: Summary
+    rounding: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """Which of the two is ahead, where the interval says so."""
+        low, high = float(self.difference.low), float(self.difference.high)
+        if math.isnan(low):
+            return "no interval from one seed"
+        if low > self.rounding:
+            return f"{self.names[0]} ahead, as in the paper"
+        return f"{self.names[1]} ahead, against the paper" if high < -self.rounding else "no difference beyond chance"
+
+    @property
+    def sentence(self) -> str:
+        """The difference, its interval and the verdict."""
+        first, second = self.names
+        return f"{first} - {second} = {_number(self.difference.mean)} {_interval(self.difference)}: {self.verdict}"
+
+
+def _claims(report: Report) -> list[_Claim]:
+    claims = []
+    for set_name, pair in report.pairs.items():
+        for radii in RADII:
+            first, second = (report.find(set_name, name, radii) for name in pair)
+            difference = statistics.paired_difference(
+                first.payoff[:, -1], second.payoff[:, -1], first.health, second.health
+            )
+            names = tuple(policy_label(run.policy, run.radius_scale) for run in (first, second))
+            rounding = _ROUNDING * abs(float(first.final("payoff").mean))
+            claims.append(_Claim(set_name, radii, (names[0], names[1]), difference, rounding))
+    return claims
+
+
+def _figure(report: Report, quantity: str, spread: str) -> Figure:
+    """Literal radii above, tuned ones below, one column per data set."""
+    rows = []
+    for radii in RADII:
+        panels = []
+        for set_name, title in report.titles.items():
+            curves = [
+                Curve(r.policy, r.radius_scale, r.rounds, r.curve(quantity), bold=r.policy in report.pairs[set_name])
+                for r in report.runs
+                if r.set_name == set_name and r.radii == radii
+            ]
+            best = report.best_means[set_name] if quantity == "payoff" else None
+            panels.append(Panel(title, curves, reference=best, reference_label="best arm"))
+        rows.append((f"{radii} radii", panels))
+    what = {"payoff": "cumulative payoff", "regret": "cumulative pseudo-regret"}[quantity]
+    shown = {"sd": "Bars: one standard deviation", "interval": "Bands: 95 % interval of the mean (Student t)"}[spread]
+    note = (
+        f"Bold: the pair the paper ran on the set. {shown}. Literal: every radius as published (×1). "
+        f"Tuned: times the scale with the least mean regret on {report.tuning_seeds} other seeds, one grid for all."
+    )
+    return panel_figure(
+        rows, quantity=what, spread=spread, title=f"{what.capitalize()}, mean over {report.heading}", note=note
+    )
+
+
+def _curves(report: Report) -> str:
+    """CSV of the curves: one line per set, policy, radii and record."""
+    quantities, columns = ("regret", "payoff"), ("mean", "sd", "low", "high")
+    stream = io.StringIO()
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(
+        ["set", "policy", "radii", "radius_scale", "horizon", "paper_horizon", "pull", "seeds", "unhealthy"]
+        + [f"{quantity}_{column}" for quantity in quantities for column in columns]
+    )
+    for run in report.runs:
+        summaries = [run.curve(quantity) for quantity in quantities]
+        fixed = [run.set_name, run.policy, run.radii, f"{run.radius_scale:g}", int(run.rounds[-1])]
+        fixed.append("no" if report.quick_look else "yes")
+        for index, pull in enumerate(run.rounds):
+            numbers = [float(getattr(s, column)[index]) for s in summaries for column in columns]
+            shown = ["" if math.isnan(n) else f"{n:.10g}" for n in numbers]
+            rows.writerow([*fixed, int(pull), summaries[0].n, summaries[0].unhealthy, *shown])
+    return stream.getvalue()
+
+
+def _markdown(report: Report) -> str:
+    """The full table, the paper's claim pair by pair, and what the scales were chosen on."""
+    lines = [f"# Figure 2: final payoff and regret ({report.heading})", ""]
+    lines += [
+        "Cumulative realised payoff and pseudo-regret at the horizon. `radius_scale` multiplies every confidence",
+        "radius; 1 is the papers' own. Tuned: the scale with the least mean final regret on replications of another",
+        f"key ({report.tuning_seeds} of them), chosen from one grid for all policies. Bold: the pair that the paper",
+        "ran on the set. Interval: 95 %, Student t over seeds.",
+        "",
+    ]
+    for set_name, title in report.titles.items():
+        lines += [f"## {title}, T={report.horizons[set_name]}", ""]
+        lines += _table(
+            ["policy", "radii", "radius_scale"]
+            + [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
+            + ["unhealthy"],
+            [_table_row(run, run.policy in report.pairs[set_name]) for run in report.runs if run.set_name == set_name],
+        )
+    lines += ["## The paper's claim: its own policy earns more", ""]
+    lines += ["Payoff difference at the horizon, seed by seed under common random numbers.", ""]
+    lines += _table(
+        ["set", "radii", "pair", "mean difference", "sd", "interval", "seeds", "reading"],
+        [
+            [
+                c.set_name,
+                c.radii,
+                f"{c.names[0]} - {c.names[1]}",
+                _number(c.difference.mean),
+                _number(c.difference.sd),
+                _interval(c.difference),
+                str(c.difference.n),
+                c.verdict,
+            ]
+            for c in _claims(report)
+        ],
+    )
+    lines += ["## Tuning: mean final regret by radius_scale", ""]
+    grid = next(iter(report.tuning.values())).grid
+    lines += _table(
+        ["set", "policy", *(f"×{scale:g}" for scale in grid), "unhealthy"],
+        [_tuning_row(title, tuning) for title, tuning in report.tuning.items()],
+    )
+    if report.notes:
+        lines += ["## Notes", "", *(f"- {note}" for note in report.notes), ""]
+    return "\n".join(lines)
+
+
+def _table_row(run: Run, bold: bool) -> list[str]:
+    name, cells = policy_label(run.policy), []
+    for summary in (run.final("payoff"), run.final("regret")):
+        cells += [_number(summary.mean), _number(summary.median), _number(summary.sd), _interval(summary)]
+    unhealthy = f"{run.final('regret').unhealthy} of {run.health.shape[0]}"
+    return [f"**{name}**" if bold else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
+
+
+def _tuning_row(title: str, tuning: Tuning) -> list[str]:
+    set_name, policy = title.split("/")
+    means = [statistics.summarize(r, h) for r, h in zip(tuning.regret, tuning.health, strict=True)]
+    cells = [
+        f"**{_number(s.mean)}**" if scale == tuning.chosen else _number(s.mean)
+        for scale, s in zip(tuning.grid, means, strict=True)
+    ]
+    return [set_name, policy_label(policy), *cells, str(sum(s.unhealthy for s in means))]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    body = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *body, ""]
+
+
+def _number(value: float | NDArray[np.float64]) -> str:
+    """Whole numbers with thousands separators; three digits below 100; a dash for what does not exist."""
+    number = float(value)
+    if math.isnan(number):
+        return "–"
+    if abs(number) < 1e-6:  # rounding of sums that are thousands and more
+        return "0"
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _interval(summary: Summary) -> str:
+    return f"[{_number(summary.low)}, {_number(summary.high)}]" if summary.has_band else "–"

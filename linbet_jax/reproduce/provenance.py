@@ -1,0 +1,78 @@
+"""What decides a run's numbers and where they came from: versions, code, device, random keys."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import linbet_jax
+from linbet_jax._version import __version__
+from linbet_jax.bandit import LinearBandit
+
+__all__ = ["code_digest", "environment", "instance_digest", "numerics"]
+
+# Changing how something is timed, drawn or printed does not change a number; what cells do, does.
+_HOST_SIDE = ("__main__.py", "bench/", "cli/", "errors.py", "plotting.py", "regret.py", "reproduce/", "results.py")
+_NUMBERS = ("reproduce/cells.py",)
+
+
+@functools.cache
+def code_digest() -> str:
+    """Hash of the sources of this package that decide numbers."""
+    home = Path(linbet_jax.__file__).parent
+    total = hashlib.sha256()
+    for path in sorted(home.rglob("*.py")):
+        name = path.relative_to(home).as_posix()
+        if name in _NUMBERS or not name.startswith(_HOST_SIDE):
+            total.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
+
+
+def instance_digest(bandit: LinearBandit) -> str:
+    """Hash of a fixed instance: arms and theta_star to the last bit, law, and every constant a policy is told."""
+    if bandit.arms is None or bandit.theta_star is None:
+        raise ValueError(f"{bandit.name} has no fixed instance to hash")
+    total = hashlib.sha256()
+    for array in (bandit.arms, bandit.theta_star):
+        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, dtype="<f8").tobytes())
+    total.update(repr((bandit.noise, sorted(constants(bandit).items()))).encode())
+    return total.hexdigest()[:16]
+
+
+def constants(bandit: LinearBandit) -> dict[str, float]:
+    """The numbers a policy may be told, under the names of the paper and of this package."""
+    fields = ("epsilon", "raw_moment_bound", "central_moment_bound", "theta_norm", "arm_norm", "mean_bound")
+    return {name: float(getattr(bandit, name)) for name in fields}
+
+
+def numerics(dtype: str, kind: str) -> dict[str, Any]:
+    """What decides the numbers beside the experiment itself: two runs with other values here are two runs."""
+    settings: Any = jax.config
+    return {
+        "dtype": dtype,
+        "device_kind": kind,
+        "prng": str(settings.jax_default_prng_impl),
+        "prng_partitionable": bool(settings.jax_threefry_partitionable),
+        "linbet_jax": __version__,
+        "code": code_digest(),
+        "jax": jax.__version__,
+        "jaxlib": importlib.metadata.version("jaxlib"),
+    }
+
+
+def environment(devices: str) -> dict[str, Any]:
+    """Where a run took place, for the record only."""
+    return {
+        "devices": devices,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": importlib.metadata.version("scipy"),
+        "platform": platform.platform(),
+    }

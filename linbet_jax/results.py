@@ -1,0 +1,279 @@
+"""Run folders: what a command writes, so that it can be killed at any moment and carried on.
+
+A run folder holds `manifest.json` (which run this is, and how it went), `cells/<key>.npz` (one finished
+piece of work each, its name the hash of everything that decides its numbers) and the outputs made from
+the cells. Every file appears whole or not at all. A folder belongs to one configuration, and to one
+process at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linbet_jax.errors import InputError
+
+__all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "write_json", "write_text"]
+
+MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
+_CHECKSUM = "checksum"
+
+
+class RunFolderError(InputError):
+    """The folder cannot be used for this run; nothing in it was changed."""
+
+
+def digest(value: object) -> str:
+    """SHA-256 of a JSON-like value, independent of the order of mapping keys; floats to the last bit."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path` that takes its place only when the block ends without error.
+
+    The temporary file keeps the suffix of `path`, is flushed to disk before the rename, and is removed
+    when the block raises: a reader sees the old file or the new one, never a part.
+    """
+    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(6)}.tmp{path.suffix}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Writes readable JSON whole or not at all; NaN and infinities become null (JSON has neither)."""
+    write_text(path, json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        RunFolderError: the file is not there, or holds no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{path} cannot be read: {error}") from error
+
+
+class RunFolder:
+    """One configuration's folder, locked for as long as it is open. Use as a context manager.
+
+    Args:
+        path: the folder; made when it does not exist.
+        config: JSON-like description of everything the run is asked to do. It is written to the manifest
+            at once; a later run in the same folder must have an equal one, and then carries on.
+
+    Raises:
+        RunFolderError: on entering, when the path is not a folder or not writable, another process is using
+            it, it holds files but no manifest, or its manifest is of another configuration (the message
+            names the differing fields). Nothing is changed then.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], config: Mapping[str, Any]) -> None:
+        """Remembers the place and the configuration; nothing is touched before entering."""
+        self.path = Path(path)
+        self.config: dict[str, Any] = json.loads(json.dumps(_plain(config)))
+        self.manifest: dict[str, Any] = {}
+        self.damaged: list[str] = []
+        self._lock: int | None = None
+
+    def __enter__(self) -> RunFolder:
+        """Locks the folder and checks that it is this configuration's."""
+        try:
+            if self.path.exists():
+                self._read_manifest()  # before the lock file is made: a refused folder stays as it was
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._acquire()
+            try:
+                self._claim()
+            except BaseException:
+                self._release()
+                raise
+        except OSError as error:
+            raise RunFolderError(f"cannot use the folder {self.path}: {error.strerror or error}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Unlocks the folder."""
+        self._release()
+
+    def file(self, name: str) -> Path:
+        """Path of an output of this run."""
+        return self.path / name
+
+    def update_manifest(self, **sections: Any) -> None:
+        """Replaces whole sections of the manifest on disk; `config` stays what it is."""
+        self.manifest = {**self.manifest, **sections, "config": self.config}
+        write_json(self.path / MANIFEST, self.manifest)
+
+    def load(self, key: str) -> dict[str, NDArray[Any]] | None:
+        """Arrays of a finished cell, or None when it must be computed.
+
+        A file that is damaged in any way (cut short, flipped bits, another cell's contents) counts as not
+        there and is noted in `damaged`.
+        """
+        path = self._cell(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            # From memory: NumPy leaves a file open when it cannot make sense of it.
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+        except Exception:  # broken bytes make the readers of zip and npy raise nearly anything
+            arrays = {}
+        if str(arrays.pop(_CHECKSUM, "")) != _checksum(key, arrays):
+            self.damaged.append(path.name)
+            return None
+        return arrays
+
+    def save(self, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Stores a finished cell under its key, whole or not at all."""
+        if _CHECKSUM in arrays or any(array.dtype.hasobject for array in arrays.values()):
+            raise ValueError(f"cells hold plain arrays under names other than {_CHECKSUM!r}, got {sorted(arrays)}")
+        buffer = io.BytesIO()
+        members: dict[str, Any] = {_CHECKSUM: np.array(_checksum(key, arrays)), **arrays}
+        np.savez_compressed(buffer, **members)
+        with replacing(self._cell(key)) as temporary:
+            temporary.write_bytes(buffer.getvalue())
+
+    def _cell(self, key: str) -> Path:
+        return self.path / CELLS / f"{key[:32]}.npz"
+
+    def _acquire(self) -> None:
+        """Takes the folder's lock; the kernel frees it when its holder dies, however it dies."""
+        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            by = f" (process {holder})" if holder else ""
+            raise RunFolderError(
+                f"another run{by} is writing to {self.path}; wait for it or choose another folder"
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._lock = descriptor
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            # The file stays: removing it would let a waiting process lock a name that is gone.
+            os.truncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = None
+
+    def _read_manifest(self) -> dict[str, Any]:
+        """The manifest of an earlier run of this configuration; empty when the folder is new."""
+        path = self.path / MANIFEST
+        if not path.exists():
+            # A run killed before its first manifest leaves the lock and temporary files, nothing else.
+            foreign = sorted(p.name for p in self.path.iterdir() if p.name != LOCK and ".tmp" not in p.name)
+            if foreign:
+                raise RunFolderError(
+                    f"{self.path} is not empty and holds no {MANIFEST} (it has {', '.join(foreign[:3])}"
+                    f"{' ...' if len(foreign) > 3 else ''}): choose another folder"
+                )
+            return {}
+        manifest = read_json(path)
+        held = manifest.get("config") if isinstance(manifest, dict) else None
+        if not isinstance(held, dict):
+            raise RunFolderError(f"{path} is not the manifest of a run: choose another folder")
+        fields = differences(held, self.config)
+        if fields:
+            raise RunFolderError(
+                f"{self.path} holds another run, which differs in {'; '.join(fields)}: choose another folder or "
+                "remove this one"
+            )
+        return {str(name): section for name, section in manifest.items()}
+
+    def _claim(self) -> None:
+        """Under the lock: reads the manifest again, or writes the first one."""
+        self.manifest = self._read_manifest()
+        for folder in (self.path, self.path / CELLS):
+            for left in folder.glob(".*-*.tmp*"):  # of runs killed while writing
+                left.unlink(missing_ok=True)
+        if not self.manifest:
+            self.update_manifest()
+        (self.path / CELLS).mkdir(exist_ok=True)
+
+
+def differences(held: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Names the fields in which two configurations differ, as `field (held there, asked here)`."""
+    found: list[str] = []
+    for field in sorted({*held, *asked}):
+        there, here, name = held.get(field), asked.get(field), f"{prefix}{field}"
+        if isinstance(there, dict) and isinstance(here, dict):
+            found += differences(there, here, f"{name}.")
+        elif there != here:
+            found.append(f"{name} ({_short(there)} there, {_short(here)} here)")
+    return found
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _checksum(key: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Hash of a cell's key, names, types, shapes and bytes."""
+    total = hashlib.sha256(key.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's own types: NumPy numbers and arrays unwrapped, non-finite floats as null."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

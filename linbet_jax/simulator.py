@@ -1,0 +1,570 @@
+"""The simulator: replications batched over seeds in fixed blocks and shared between devices.
+
+Seeds run in blocks of a fixed size (``vmap``), blocks one after another on a device, and devices side by side. A seed's
+numbers depend on (key, seed) alone: not on how many seeds, blocks, launches, devices or policies run beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.policy import Policy
+from linbet_jax.replication import Plan, World, replicate
+
+STRETCH = 128  # pulls whose noise is drawn at once; the nearest divisor of T is taken
+REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
+CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
+GPU_BLOCK = 4096
+MAX_ENLARGEMENTS = 8
+
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """Every choice and payoff: arms [S, T] int32 and payoffs [S, T]."""
+
+    arms: npt.NDArray[np.int32]
+    payoffs: npt.NDArray[np.floating[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What S replications of one policy with one setting gave.
+
+    Attributes:
+        name: of the policy.
+        rounds: [R] int64, pulls after which a row is recorded; the last one is the horizon.
+        regret: [S, R] cumulative pseudo-regret, sum over pulls of the best mean minus the played arm's mean.
+        payoff: [S, R] cumulative realised payoff.
+        health: [S] int64; 0, or the first pull at which something non-finite (or an arm index out of range) was met.
+        seeds: [S] int64.
+        final_estimate: [S, d], the centre of the last confidence region; None when the policy has none.
+        trace: arms and payoffs of every pull, when asked for.
+        params: the hyperparameters, as given.
+        facts: numbers worth printing: k and N for MENU; m, r, q and block for MoM.
+        notes: sentences that must travel with the numbers.
+        block_size: seeds per block; bit-equality is promised for one block size, kind of device and JAX version.
+        dtype: ``"float32"`` or ``"float64"``.
+        device: kind and number of the devices that ran it.
+        prng: the generator's implementation and setting.
+        reruns: replications that were repeated with a larger buffer.
+        compile_seconds: spent compiling in this call (0 when everything was compiled before).
+        run_seconds: spent running, compilation apart.
+    """
+
+    name: str
+    rounds: npt.NDArray[np.int64]
+    regret: npt.NDArray[np.floating[Any]]
+    payoff: npt.NDArray[np.floating[Any]]
+    health: npt.NDArray[np.int64]
+    seeds: npt.NDArray[np.int64]
+    final_estimate: npt.NDArray[np.floating[Any]] | None
+    trace: Trace | None
+    params: Any
+    facts: dict[str, float]
+    notes: tuple[str, ...]
+    block_size: int
+    dtype: str
+    device: str
+    prng: str
+    reruns: int
+    compile_seconds: float
+    run_seconds: float
+
+
+# Launches
+
+
+class _Launch(NamedTuple):
+    """What one compiled program is for; hashable."""
+
+    plan: Plan
+    devices: tuple[Any, ...]
+    block_size: int
+    treedef: Any  # of the parameters
+    batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
+
+
+def _run_blocks(
+    launch: _Launch, seeds: jax.Array, varying: list[Any], shared: list[Any], world: Any, rounds: Any, key: Any
+) -> dict[str, Any]:
+    """All replications of one device, block after block: seeds [n], n a multiple of the block size."""
+
+    def one(seed: jax.Array, own: list[Any]) -> dict[str, Any]:
+        own_iter, shared_iter = iter(own), iter(shared)
+        leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
+        return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
+
+    blocks = seeds.shape[0] // launch.block_size
+    if blocks == 1:
+        return jax.vmap(one)(seeds, varying)
+    split = jax.tree.map(lambda x: x.reshape((blocks, launch.block_size, *x.shape[1:])), (seeds, varying))
+    out = jax.lax.map(lambda block: jax.vmap(one)(*block), split)
+    return jax.tree.map(lambda x: x.reshape((blocks * launch.block_size, *x.shape[2:])), out)
+
+
+_PROGRAMS: dict[Any, Any] = {}
+_PROGRAMS_LOCK = threading.Lock()
+_MAX_PROGRAMS = 256
+
+
+def lower(launch: _Launch, arguments: Any) -> Any:
+    """Trace and lower one launch: every device runs its share of the replications."""
+    mesh = jax.sharding.Mesh(np.array(launch.devices), ("seeds",))
+    split, whole = jax.sharding.PartitionSpec("seeds"), jax.sharding.PartitionSpec()
+    sharded = jax.shard_map(
+        functools.partial(_run_blocks, launch),
+        mesh=mesh,
+        in_specs=(split, split, whole, whole, whole, whole),
+        out_specs=split,
+        check_vma=False,
+    )
+    return jax.jit(sharded).trace(*arguments)
+
+
+def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
+    """The compiled launch for these shapes, and the seconds spent compiling it now."""
+    avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
+    identity = (launch, jax.tree.structure(arguments), avals, _x64())
+    found = _PROGRAMS.get(identity)
+    if found is not None:
+        return found, 0.0
+    started = time.perf_counter()
+    compiled = lower(launch, arguments).lower().compile()
+    with _PROGRAMS_LOCK:
+        if len(_PROGRAMS) >= _MAX_PROGRAMS:
+            _PROGRAMS.pop(next(iter(_PROGRAMS)))
+        _PROGRAMS[identity] = compiled
+    return compiled, time.perf_counter() - started
+
+
+def _stretch_epochs(horizon: int, pulls: int) -> tuple[int, bool]:
+    """Epochs per stretch, and whether the horizon is a whole number of stretches."""
+    if pulls > 1:
+        length = max(1, STRETCH // pulls)
+        return length, horizon % (length * pulls) == 0
+    if horizon <= STRETCH:
+        return horizon, True
+    divisors = [n for n in range(STRETCH // 2, 2 * STRETCH + 1) if horizon % n == 0]
+    if divisors:
+        return min(divisors, key=lambda n: abs(math.log(n / STRETCH))), True
+    return STRETCH, False
+
+
+# The public functions
+
+
+def simulate(
+    policy: Policy,
+    params: Any,
+    bandit: LinearBandit,
+    *,
+    horizon: int,
+    num_seeds: int | None = None,
+    seeds: npt.ArrayLike | None = None,
+    key: jax.Array,
+    num_records: int = 200,
+    record_at: npt.ArrayLike | None = None,
+    trace: bool = False,
+    dtype: npt.DTypeLike | None = None,
+    block_size: int | None = None,
+    chunk_size: int | None = None,
+    progress: Progress | None = None,
+    devices: Sequence[Any] | None = None,
+) -> Result:
+    """Run a policy on a bandit for many seeds.
+
+    Args:
+        policy: from :func:`linbet_jax.make_policy`, or a user's own :class:`linbet_jax.Policy`.
+        params: its hyperparameters; Python numbers and floating arrays are cast to the dtype of the run.
+        bandit: what is played.
+        horizon: T >= 1, pulls; at most the horizon the parameters were made for.
+        num_seeds: S >= 1, runs seeds 0..S-1. Exactly one of ``num_seeds`` and ``seeds`` is given.
+        seeds: [S] distinct integers in 0..2^32 - 1.
+        key: a typed key, ``jax.random.key(...)``. Seed s means the same thing whatever else runs beside it.
+        num_records: R, evenly spaced records (all pulls when R >= T).
+        record_at: [R] pulls at which to record instead, increasing, in 1..T; T is added when missing.
+        trace: also return every arm and payoff, [S, T] (memory grows with T).
+        dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
+        block_size: seeds per ``vmap`` block, 16 on CPU. It decides rounding, not results' meaning.
+        chunk_size: seeds per launch, rounded to whole blocks on every device.
+        progress: called with (replications done, replications in all) between launches.
+        devices: the devices to share the seeds between; by default all local ones of the default backend.
+
+    Returns:
+        A :class:`Result`.
+
+    Raises:
+        ValueError: for wrong input, before anything compiles; or when a replication still overflows its buffers after
+            every enlargement.
+    """
+    return simulate_grid(
+        policy,
+        [params],
+        bandit,
+        horizon=horizon,
+        num_seeds=num_seeds,
+        seeds=seeds,
+        key=key,
+        num_records=num_records,
+        record_at=record_at,
+        trace=trace,
+        dtype=dtype,
+        block_size=block_size,
+        chunk_size=chunk_size,
+        progress=progress,
+        devices=devices,
+    )[0]
+
+
+def simulate_grid(
+    policy: Policy,
+    grid: Sequence[Any],
+    bandit: LinearBandit,
+    *,
+    horizon: int,
+    num_seeds: int | None = None,
+    seeds: npt.ArrayLike | None = None,
+    key: jax.Array,
+    num_records: int = 200,
+    record_at: npt.ArrayLike | None = None,
+    trace: bool = False,
+    dtype: npt.DTypeLike | None = None,
+    block_size: int | None = None,
+    chunk_size: int | None = None,
+    progress: Progress | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Result]:
+    """Run several hyperparameter settings of one policy as one batch: one compile, full blocks, common noise.
+
+    Args:
+        policy: as in :func:`simulate`.
+        grid: parameters, all of one structure; for example ``[params._replace(radius_scale=s) for s in scales]``.
+        bandit: as in :func:`simulate`, like every argument below.
+        horizon: T.
+        num_seeds: S.
+        seeds: [S].
+        key: typed key.
+        num_records: R.
+        record_at: [R].
+        trace: also return arms and payoffs.
+        dtype: float32 or float64.
+        block_size: seeds per block.
+        chunk_size: replications per launch.
+        progress: a callable.
+        devices: devices to use.
+
+    Returns:
+        One :class:`Result` per setting, in order.
+
+    Raises:
+        ValueError: as in :func:`simulate`.
+    """
+    horizon = _whole("horizon", horizon, 1)
+    if horizon >= 2**31 - 2 * STRETCH:
+        raise ValueError(f"horizon={horizon}: must be below 2^31 - {2 * STRETCH}")
+    dtype_name = _check_dtype(dtype)
+    seed_array = _check_seeds(num_seeds, seeds)
+    rounds = _check_rounds(horizon, num_records, record_at)
+    _check_key(key)
+    if len(grid) == 0:
+        raise ValueError("grid=[]: must hold at least one setting")
+    for params in grid:
+        _check_params(policy, params, bandit, horizon)
+    device_list = tuple(_default_devices() if devices is None else devices)
+    if not device_list:
+        raise ValueError(f"devices={devices!r}: must name at least one device")
+    default_block = CPU_BLOCK if device_list[0].platform == "cpu" else GPU_BLOCK
+    block = default_block if block_size is None else _whole("block_size", block_size, 1)
+    chunk = None if chunk_size is None else _whole("chunk_size", chunk_size, 1)
+
+    rows_seed = np.tile(seed_array, len(grid))
+    leaves, treedef = _stack(grid, dtype_name)
+    shapes = tuple((leaf.values.shape[leaf.varies :], str(leaf.values.dtype)) for leaf in leaves)
+    _check_protocol(policy, treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
+    total = rows_seed.size
+    world = _world(bandit, dtype_name)
+    outputs: dict[str, npt.NDArray[Any]] = {}
+    pending = np.arange(total)
+    clock = {"compile": 0.0, "run": 0.0}
+    current, reruns = policy, 0
+    for attempt in range(MAX_ENLARGEMENTS + 1):
+        length, whole = _stretch_epochs(horizon, current.pulls_per_epoch)
+        opening = current.opening
+        playing = opening.policy if opening is not None and horizon <= opening.pulls else current
+        plan = Plan(
+            policy=playing._replace(facts=(), notes=(), enlarge=None),  # what does not decide the program
+            sampler=bandit.sampler,
+            generator=bandit.generator,
+            epochs_per_stretch=length,
+            whole=whole,
+            refresh_stride=max(1, REFRESH // (length * current.pulls_per_epoch)),
+            trace_pulls=horizon if trace else 0,
+            dtype=dtype_name,
+        )
+        launch = _Launch(plan, device_list, block, treedef, tuple(leaf.varies for leaf in leaves))
+        _launch_all(launch, leaves, rows_seed, pending, world, rounds, key, chunk, progress, clock, outputs)
+        pending = np.flatnonzero(outputs["overflow"])
+        if pending.size == 0:
+            break
+        if current.enlarge is None or attempt == MAX_ENLARGEMENTS:
+            raise ValueError(
+                f"policy {policy.name}: seed {int(rows_seed[pending[0]])} overflows its buffers"
+                + (f" after {attempt} enlargements" if attempt else "")
+            )
+        reruns = max(reruns, pending.size)
+        current = current.enlarge()
+
+    count = seed_array.size
+    results = []
+    for g, params in enumerate(grid):
+        own = slice(g * count, (g + 1) * count)
+        results.append(
+            Result(
+                name=policy.name,
+                rounds=rounds,
+                regret=outputs["regret"][own],
+                payoff=outputs["payoff"][own],
+                health=outputs["health"][own].astype(np.int64),
+                seeds=seed_array.astype(np.int64),
+                final_estimate=outputs["estimate"][own] if "estimate" in outputs else None,
+                trace=Trace(outputs["trace_arms"][own], outputs["trace_payoffs"][own]) if trace else None,
+                params=params,
+                facts=dict(policy.facts),
+                notes=policy.notes,
+                block_size=block,
+                dtype=dtype_name,
+                device=f"{device_list[0].device_kind} x{len(device_list)}",
+                prng=prng_name(key),
+                reruns=reruns,
+                compile_seconds=clock["compile"],
+                run_seconds=clock["run"],
+            )
+        )
+    return results
+
+
+class _Leaf(NamedTuple):
+    """One leaf of the parameters: [rows] values when it varies over the grid, else one value."""
+
+    varies: bool
+    values: Any
+
+
+def _stack(grid: Sequence[Any], dtype_name: str) -> tuple[list[_Leaf], Any]:
+    """Leaves of the grid's parameters, cast to the dtype of the run; those equal in all settings stay scalar."""
+    flat = [jax.tree.flatten(params) for params in grid]
+    treedef: Any = flat[0][1]
+    for leaves, structure in flat[1:]:
+        if structure != treedef or len(leaves) != len(flat[0][0]):
+            raise ValueError(f"grid: settings must share one structure, got {treedef} and {structure}")
+    stacked = []
+    for column in zip(*(leaves for leaves, _ in flat), strict=True):
+        arrays = [_cast(leaf, dtype_name) for leaf in column]
+        if any(array.shape != arrays[0].shape or array.dtype != arrays[0].dtype for array in arrays):
+            raise ValueError("grid: a parameter must have one shape and type in all settings")
+        varies = any(not np.array_equal(array, arrays[0], equal_nan=True) for array in arrays[1:])
+        stacked.append(_Leaf(varies, np.stack(arrays) if varies else arrays[0]))
+    return stacked, treedef
+
+
+def _cast(leaf: Any, dtype_name: str) -> npt.NDArray[Any]:
+    """A parameter: Python numbers and floating arrays in the dtype of the run, integer arrays as int32."""
+    array = np.asarray(leaf)
+    if np.issubdtype(array.dtype, np.floating) or type(leaf) is int:
+        return array.astype(dtype_name)
+    return array.astype(np.int32) if np.issubdtype(array.dtype, np.integer) else array
+
+
+def _launch_all(
+    launch: _Launch,
+    leaves: list[_Leaf],
+    rows_seed: npt.NDArray[np.uint32],
+    pending: npt.NDArray[np.int64],
+    world: World,
+    rounds: npt.NDArray[np.int64],
+    key: jax.Array,
+    chunk: int | None,
+    progress: Progress | None,
+    clock: dict[str, float],
+    outputs: dict[str, npt.NDArray[Any]],
+) -> None:
+    """Run the pending rows launch by launch and write their outputs in place."""
+    unit = launch.block_size * len(launch.devices)
+    per_launch = unit if chunk is None else max(1, chunk // unit) * unit
+    total = rows_seed.size
+    settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
+    shared = [leaf.values for leaf in leaves if not leaf.varies]
+    record_rounds = rounds.astype(np.int32)
+
+    def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> None:
+        for field, values in result.items():
+            host = np.asarray(values)[: rows.size]
+            if field not in outputs:
+                outputs[field] = np.zeros((total, *host.shape[1:]), host.dtype)
+            outputs[field][rows] = host
+
+    in_flight: tuple[npt.NDArray[np.int64], dict[str, Any]] | None = None
+    done = total - pending.size
+    for start in range(0, pending.size, per_launch):
+        rows = pending[start : start + per_launch]
+        padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
+        varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
+        arguments = (rows_seed[padded], varying, shared, world, record_rounds, key)
+        arguments = jax.tree.map(jnp.asarray, arguments)
+        program, seconds = _program(launch, arguments)
+        clock["compile"] += seconds
+        started = time.perf_counter()
+        launched = program(*arguments)  # asynchronous: the next launch is prepared while this one runs
+        if in_flight is not None:
+            collect(*in_flight)
+            done += in_flight[0].size
+            if progress is not None:
+                progress(done, total)
+        in_flight = rows, launched
+        clock["run"] += time.perf_counter() - started
+    if in_flight is not None:
+        started = time.perf_counter()
+        collect(*in_flight)
+        clock["run"] += time.perf_counter() - started
+        if progress is not None:
+            progress(done + in_flight[0].size, total)
+
+
+def _world(bandit: LinearBandit, dtype_name: str) -> World:
+    def cast(value: Any) -> Any:
+        return None if value is None else np.asarray(value, dtype_name)
+
+    law = jax.tree.map(lambda leaf: np.asarray(leaf, dtype_name), bandit.noise)
+    gaps = None if bandit.means is None else np.max(bandit.means) - bandit.means
+    return World(law, cast(bandit.arms), cast(bandit.theta_star), cast(bandit.means), cast(gaps))
+
+
+def prng_name(key: jax.Array) -> str:
+    """The generator that a typed key belongs to, with the setting that changes its numbers."""
+    partitionable = getattr(jax.config, "jax_threefry_partitionable", True)
+    return f"{jax.random.key_impl(key)}, partitionable={bool(partitionable)}"
+
+
+def _default_devices() -> list[Any]:
+    chosen = getattr(jax.config, "jax_default_device", None)
+    if chosen is not None and not isinstance(chosen, str):
+        return [chosen]
+    return jax.local_devices(backend=chosen)
+
+
+def _x64() -> bool:
+    return bool(getattr(jax.config, "jax_enable_x64", False))
+
+
+# Checks, before anything compiles
+
+
+def _whole(field: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{field}={value!r}: must be a whole number, at least {least}")
+    return int(value)
+
+
+def _check_dtype(dtype: npt.DTypeLike | None) -> str:
+    if dtype is None:
+        return str(jnp.zeros(()).dtype)
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype={dtype!r}: allowed are float32 and float64")
+    if name == "float64" and not _x64():
+        raise ValueError("dtype='float64': needs jax.config.update('jax_enable_x64', True) first")
+    return name
+
+
+def _check_seeds(num_seeds: int | None, seeds: npt.ArrayLike | None) -> npt.NDArray[np.uint32]:
+    if (num_seeds is None) == (seeds is None):
+        raise ValueError(f"num_seeds={num_seeds!r}, seeds={seeds!r}: exactly one of the two must be given")
+    if seeds is None:
+        return np.arange(_whole("num_seeds", num_seeds, 1), dtype=np.uint32)
+    array = np.asarray(seeds)
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"seeds={seeds!r}: must be a non-empty one-dimensional array of integers")
+    if array.min() < 0 or array.max() >= 2**32:
+        raise ValueError(f"seeds={seeds!r}: must lie in 0..2^32 - 1")
+    if np.unique(array).size != array.size:
+        raise ValueError(f"seeds={seeds!r}: must be distinct; a repeated seed is not a new replication")
+    return array.astype(np.uint32)
+
+
+def _check_rounds(horizon: int, num_records: int, record_at: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+    if record_at is None:
+        count = min(_whole("num_records", num_records, 1), horizon)
+        return np.array([-(-j * horizon // count) for j in range(1, count + 1)], np.int64)
+    array = np.asarray(record_at)
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"record_at={record_at!r}: must be a non-empty one-dimensional array of integers")
+    if array[0] < 1 or array[-1] > horizon or np.any(np.diff(array) <= 0):
+        raise ValueError(f"record_at={record_at!r}: must increase within 1..{horizon}")
+    array = array.astype(np.int64)
+    return array if array[-1] == horizon else np.append(array, horizon)
+
+
+def _check_key(key: Any) -> None:
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):
+        raise ValueError(f"key={key!r}: must be one typed key, jax.random.key(0) for example")
+
+
+def _check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int) -> None:
+    pulls = policy.pulls_per_epoch
+    if horizon < pulls:
+        raise ValueError(f"horizon={horizon}: {policy.name} needs at least one epoch of {pulls} pulls")
+    made_for = getattr(params, "horizon", None)
+    if isinstance(made_for, (int, float)) and horizon > made_for:
+        raise ValueError(
+            f"horizon={horizon}: {policy.name}'s parameters were made for horizon={made_for:.0f}; make new ones"
+        )
+    if not bandit.resampling and getattr(params, "theta_norm", 0.0) == math.inf:
+        raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
+
+
+@functools.lru_cache(maxsize=1024)
+def _check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim: int, dtype: str) -> None:
+    """Trace the policy's functions once, abstractly, and say what does not fit before the simulator is traced."""
+    params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    arms = jax.ShapeDtypeStruct((num_arms, dim), dtype)
+    feature = jax.ShapeDtypeStruct((dim,), dtype)
+    payoffs = jax.ShapeDtypeStruct((policy.pulls_per_epoch,), dtype)
+    try:
+        state = jax.eval_shape(policy.init, params)
+        index = jax.eval_shape(policy.select, key, state, arms, params)
+        after = jax.eval_shape(policy.update, state, feature, payoffs, params)
+    except (TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"policy {policy.name}: does not fit {num_arms} arms of dimension {dim}, {policy.pulls_per_epoch} pulls per"
+            f" epoch and {dtype}: {reason}"
+        ) from error
+    if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ValueError(f"policy {policy.name}: select must return one integer, not {index.dtype}{list(index.shape)}")
+    before, behind = (str(jax.tree.structure(tree)) for tree in (state, after))
+    if before != behind:
+        raise ValueError(f"policy {policy.name}: update must return a state of the structure that init returns")
+    for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ValueError(
+                f"policy {policy.name}: update changes the state{jax.tree_util.keystr(path)} from"
+                f" {old.dtype}{list(old.shape)} to {new.dtype}{list(new.shape)}"
+            )

@@ -1,0 +1,375 @@
+"""Schedules, confidence radii, truncation levels and regret bounds, as functions of named arguments.
+
+Every function accepts host numbers (Python or NumPy floats, evaluated in float64) and traced JAX arrays alike, so that
+the policies and a pocket calculator share one formula. Letters follow the paper: p = 1 + epsilon and
+a = (1 - epsilon) / (2 (1 + epsilon)).
+
+References:
+    Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
+        NeurIPS 2018.
+    Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
+    Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. NeurIPS 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+Number = Any  # a Python or NumPy float, or a JAX array
+
+
+def _is_host(*values: Number) -> bool:
+    return all(isinstance(value, (int, float)) or type(value).__module__ == "numpy" for value in values)
+
+
+def _namespace(*values: Number) -> Any:
+    """NumPy for host numbers, jax.numpy as soon as one argument is a JAX value."""
+    if _is_host(*values):
+        import numpy
+
+        return numpy
+    import jax.numpy
+
+    return jax.numpy
+
+
+def _log(value: Number) -> Number:
+    return math.log(value) if isinstance(value, (int, float)) else _namespace(value).log(value)
+
+
+def _sqrt(value: Number) -> Number:
+    return math.sqrt(value) if isinstance(value, (int, float)) else _namespace(value).sqrt(value)
+
+
+def growth_exponent(epsilon: Number) -> Number:
+    """The exponent a = (1 - epsilon) / (2 (1 + epsilon)) of the recurring factor t^a (Lemma 1 of the paper)."""
+    return (1 - epsilon) / (2 * (1 + epsilon))
+
+
+def initial_radius(*, ridge: Number, theta_norm: Number) -> Number:
+    """Radius sqrt(lambda) S around 0 in the norm of V_0 = lambda I: exactly the ball B(0, S) = C_0 of the paper."""
+    return _sqrt(ridge) * theta_norm
+
+
+# MENU (Algorithm 1)
+
+
+def menu_groups(horizon: float, delta: float) -> int:
+    """k = ceil(24 ln(e T / delta)), pulls per epoch (Algorithm 1, line 2; e is Euler's number)."""
+    return math.ceil(24 * (1 + math.log(horizon / delta)))
+
+
+def menu_epochs(horizon: int, delta: float) -> int:
+    """N = floor(T / k), epochs (Algorithm 1, line 2)."""
+    return int(horizon) // menu_groups(horizon, delta)
+
+
+def menu_smallest_horizon(delta: float) -> int:
+    """The smallest T with T >= 256 + 24 ln(e / delta) and at least one whole epoch (Theorem 2)."""
+    horizon = math.ceil(256 + 24 * (1 - math.log(delta)))
+    while menu_epochs(horizon, delta) < 1:
+        horizon += 1
+    return horizon
+
+
+def menu_radius(
+    epoch: Number,
+    *,
+    dim: int,
+    central_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+) -> Number:
+    """beta_n = 3 [(9 d c)^{1/p} n^a + sqrt(lambda) S] (Algorithm 1, line 10).
+
+    Deviations: the appendix's last display prints 12 d c where the lemma and the theorem have 9 d c; 9 is used.
+    """
+    spread = (9 * dim * central_moment_bound) ** (1 / (1 + epsilon))
+    return 3 * (spread * epoch ** growth_exponent(epsilon) + initial_radius(ridge=ridge, theta_norm=theta_norm))
+
+
+def menu_regret_bound(
+    horizon: Number,
+    *,
+    dim: int,
+    delta: Number,
+    central_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+    arm_norm: Number,
+    mean_bound: Number,
+) -> Number:
+    """Theorem 2: holds with probability at least 1 - delta.
+
+    6 [(9dc)^{1/p} + sqrt(lambda) S + L] T^{1/p} (24 ln(eT/delta) + 1)^{eps/p} sqrt(2 d ln(1 + T D^2 / (lambda d))).
+    """
+    p = 1 + epsilon
+    constant = (9 * dim * central_moment_bound) ** (1 / p) + _sqrt(ridge) * theta_norm + mean_bound
+    groups = (24 * (1 + _log(horizon / delta)) + 1) ** (epsilon / p)
+    return 6 * constant * horizon ** (1 / p) * groups * _elliptical(horizon, dim, ridge, arm_norm)
+
+
+def _elliptical(horizon: Number, dim: int, ridge: Number, arm_norm: Number) -> Number:
+    """sqrt(2 d ln(1 + T D^2 / (lambda d))), the elliptical-potential factor (Lemma 11 of Abbasi-Yadkori et al.)."""
+    return _sqrt(2 * dim * _log(1 + horizon * arm_norm**2 / (ridge * dim)))
+
+
+# TOFU (Algorithm 2)
+
+
+def tofu_level(
+    pull: Number,
+    *,
+    horizon: Number,
+    delta: Number,
+    dim: int,
+    raw_moment_bound: Number,
+    epsilon: Number,
+    level: str = "proof",
+) -> Number:
+    """The truncation level b_t at pull t = 1, 2, ....
+
+    ``level="proof"``: (b / ln(2dT/delta))^{1/p} t^a, what the proof of Theorem 3 needs.
+    ``level="box"``: (b / ln(2T/delta))^{1/epsilon} t^a, as Algorithm 2, line 4 prints it.
+
+    Deviations: the default is the proof's level. The box's exponent 1/epsilon gives the lemma for no epsilon (1/epsilon
+    and 1/(1+epsilon) are 1 and 1/2 at epsilon = 1), and makes the level depend on the payoffs' unit.
+    """
+    if level == "proof":
+        base = (raw_moment_bound / _log(2 * dim * horizon / delta)) ** (1 / (1 + epsilon))
+    elif level == "box":
+        base = (raw_moment_bound / _log(2 * horizon / delta)) ** (1 / epsilon)
+    else:
+        raise ValueError(f"level={level!r}: allowed are 'proof' and 'box'")
+    return base * pull ** growth_exponent(epsilon)
+
+
+def tofu_radius(
+    pull: Number,
+    *,
+    horizon: Number,
+    delta: Number,
+    dim: int,
+    raw_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+) -> Number:
+    """beta_t = 4 sqrt(d) b^{1/p} (ln(2dT/delta))^{eps/p} t^a + sqrt(lambda) S (Algorithm 2, line 13)."""
+    p = 1 + epsilon
+    spread = 4 * math.sqrt(dim) * raw_moment_bound ** (1 / p) * _log(2 * dim * horizon / delta) ** (epsilon / p)
+    return spread * pull ** growth_exponent(epsilon) + initial_radius(ridge=ridge, theta_norm=theta_norm)
+
+
+def tofu_regret_bound(
+    horizon: Number,
+    *,
+    dim: int,
+    delta: Number,
+    raw_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+    arm_norm: Number,
+    mean_bound: Number,
+) -> Number:
+    """Theorem 3: holds with probability at least 1 - delta.
+
+    2 T^{1/p} [4 sqrt(d) b^{1/p} (ln(2dT/delta))^{eps/p} + sqrt(lambda) S + L] sqrt(2 d ln(1 + T D^2 / (lambda d))).
+    """
+    p = 1 + epsilon
+    spread = 4 * math.sqrt(dim) * raw_moment_bound ** (1 / p) * _log(2 * dim * horizon / delta) ** (epsilon / p)
+    constant = spread + _sqrt(ridge) * theta_norm + mean_bound
+    return 2 * horizon ** (1 / p) * constant * _elliptical(horizon, dim, ridge, arm_norm)
+
+
+def tofu_retruncation_rounds(horizon: int, epochs: int) -> tuple[int, ...]:
+    """The pulls at which TOFU by epochs re-truncates its whole history (Remark 3): M of them, geometrically spaced.
+
+    t_j is max(ceil(T^{j/M}), t_{j-1} + 1), held back so that exactly M rounds fit and the last one is T. M = T gives
+    every pull, which is TOFU itself.
+
+    Raises:
+        ValueError: if epochs is not in 1..horizon.
+    """
+    if not 1 <= epochs <= horizon:
+        raise ValueError(f"epochs={epochs}: must be an integer from 1 to the horizon, {horizon}")
+    rounds: list[int] = []
+    previous = 0
+    for j in range(1, epochs + 1):
+        wanted = max(math.ceil(horizon ** (j / epochs) - 1e-9), previous + 1)
+        previous = min(wanted, horizon - (epochs - j))
+        rounds.append(previous)
+    return tuple(rounds)
+
+
+# MoM (Medina and Yang 2016)
+
+
+class MomSchedule(NamedTuple):
+    """Epochs and blocks of MoM: all counts are host integers.
+
+    Attributes:
+        epochs: m, epochs (each plays one arm).
+        pulls: r, pulls per epoch.
+        blocks: q, blocks of pulls whose means enter the median.
+        block_pulls: floor(r / q), pulls per block.
+        shortened: whether m was reduced below floor(T^{2 eps / (1 + 3 eps)}) so that a block holds a pull.
+    """
+
+    epochs: int
+    pulls: int
+    blocks: int
+    block_pulls: int
+    shortened: bool
+
+
+def mom_schedule(horizon: int, *, delta: float, epsilon: float) -> MomSchedule:
+    """m = max(1, floor(T^{2 eps/(1 + 3 eps)})), r = floor(T/m), q = ceil(8 ln(2m/delta)) (Medina and Yang 2016).
+
+    Deviations: where floor(r / q) would be 0 (short horizons), m is reduced to the largest value for which every block
+    holds at least one pull; ``shortened`` then says so.
+
+    Raises:
+        ValueError: if even one epoch cannot hold its blocks.
+    """
+    wanted = max(1, math.floor(horizon ** (2 * epsilon / (1 + 3 * epsilon)) + 1e-9))
+    for epochs in range(wanted, 0, -1):
+        pulls = horizon // epochs
+        blocks = math.ceil(8 * math.log(2 * epochs / delta))
+        if pulls // blocks >= 1:
+            return MomSchedule(epochs, pulls, blocks, pulls // blocks, epochs < wanted)
+    smallest = mom_smallest_horizon(delta)
+    raise ValueError(f"horizon={horizon}: MoM at delta={delta} needs at least {smallest} pulls (8 ln(2/delta))")
+
+
+def mom_smallest_horizon(delta: float) -> int:
+    """The smallest T at which one epoch of MoM holds its q = ceil(8 ln(2/delta)) blocks."""
+    return math.ceil(8 * math.log(2 / delta))
+
+
+def mom_radius(
+    epoch: Number,
+    *,
+    epochs: Number,
+    pulls: Number,
+    block_pulls: Number,
+    log_det_ratio: Number,
+    delta: Number,
+    central_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+    radius: str = "valid",
+) -> Number:
+    """beta_i of MoM after epoch i.
+
+    ``radius="valid"``: h sqrt(i) + sqrt(lambda) S with h = (12 c)^{1/p} floor(r/q)^{-eps/p}: a union over the m epochs'
+    medians and ``||sum_i x_i err_i||_{V^-1} <= ||err||_2``.
+    ``radius="paper"``: (12c)^{1/p} (8 ln(2m/delta)/r)^{eps/p} (sqrt(2 ln(m det(V_i)^{1/2} det(lambda I)^{-1/2}/delta))
+    + sqrt(i)) + sqrt(lambda) S, as Medina and Yang print it.
+
+    Args:
+        epoch: i, epochs finished.
+        epochs: m.
+        pulls: r.
+        block_pulls: floor(r / q).
+        log_det_ratio: ln(det V_i / det(lambda I)); used by ``"paper"`` alone.
+        delta: failure probability.
+        central_moment_bound: c.
+        epsilon: in (0, 1].
+        ridge: lambda.
+        theta_norm: S.
+        radius: ``"valid"`` or ``"paper"``.
+    """
+    p = 1 + epsilon
+    spread = (12 * central_moment_bound) ** (1 / p)
+    offset = initial_radius(ridge=ridge, theta_norm=theta_norm)
+    if radius == "valid":
+        return spread * block_pulls ** (-epsilon / p) * _sqrt(epoch) + offset
+    if radius == "paper":
+        error = spread * (8 * _log(2 * epochs / delta) / pulls) ** (epsilon / p)
+        martingale = _sqrt(2 * (_log(epochs / delta) + 0.5 * log_det_ratio))
+        return error * (martingale + _sqrt(epoch)) + offset
+    raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+
+
+# CRT (Medina and Yang 2016)
+
+
+def crt_level(pull: Number, *, raw_moment_bound: Number, epsilon: Number, scaled: bool = False) -> Number:
+    """alpha_t = t^{1/(2p)}, times b^{1/p} when ``scaled`` (which makes CRT invariant to the payoffs' unit)."""
+    p = 1 + epsilon
+    level = pull ** (1 / (2 * p))
+    return raw_moment_bound ** (1 / p) * level if scaled else level
+
+
+def crt_radius(
+    pull: Number,
+    *,
+    horizon: Number,
+    log_det_ratio: Number,
+    delta: Number,
+    raw_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+    radius: str = "valid",
+    scaled: bool = False,
+) -> Number:
+    """beta_t of CRT after pull t >= 1.
+
+    ``radius="valid"``: alpha_t sqrt(2 [ln(det V_t / det(lambda I))/2 + ln(t(t+1)/delta)]) + b sqrt(p) t^{1/(2p)}
+    + sqrt(lambda) S. ``radius="paper"`` (Medina and Yang, Theorem 1): 2 sqrt(2 t^{1/p} (ln(det(V_t)^{1/2}
+    det(lambda I)^{-1/2}/delta) + b^2 ln T)) + sqrt(lambda) S. ``scaled=True``: alpha_t (sqrt(2 [...]) + sqrt(p))
+    + sqrt(lambda) S with alpha_t = b^{1/p} t^{1/(2p)}.
+    """
+    p = 1 + epsilon
+    offset = initial_radius(ridge=ridge, theta_norm=theta_norm)
+    alpha = crt_level(pull, raw_moment_bound=raw_moment_bound, epsilon=epsilon, scaled=scaled)
+    if radius == "valid":
+        martingale = _sqrt(2 * (0.5 * log_det_ratio + _log(pull * (pull + 1) / delta)))
+        if scaled:
+            return alpha * (martingale + _sqrt(p)) + offset
+        return alpha * martingale + raw_moment_bound * _sqrt(p) * pull ** (1 / (2 * p)) + offset
+    if radius == "paper":
+        if scaled:
+            raise ValueError("scaled=True goes with radius='valid' alone: Medina and Yang print no scaled radius")
+        inner = 0.5 * log_det_ratio - _log(delta) + raw_moment_bound**2 * _log(horizon)
+        return 2 * _sqrt(2 * pull ** (1 / p) * inner) + offset
+    raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+
+
+# OFUL (Abbasi-Yadkori et al. 2011)
+
+
+def oful_radius(
+    *, log_det_ratio: Number, delta: Number, noise_scale: Number, ridge: Number, theta_norm: Number
+) -> Number:
+    """beta_t = R sqrt(2 [ln(det V_t / det(lambda I))/2 + ln(1/delta)]) + sqrt(lambda) S (their Theorem 2)."""
+    martingale = _sqrt(2 * (0.5 * log_det_ratio - _log(delta)))
+    return noise_scale * martingale + initial_radius(ridge=ridge, theta_norm=theta_norm)
+
+
+# The lower bound (Theorem 1)
+
+
+def lower_bound_gap(horizon: Number, *, epsilon: Number) -> Number:
+    """Delta = T^{-eps/(1+eps)} / 12, the gap of the lower bound's construction (proof of Theorem 1)."""
+    return horizon ** (-epsilon / (1 + epsilon)) / 12
+
+
+def lower_bound_regret(horizon: Number, *, dim: int, epsilon: Number) -> Number:
+    """(d / 192) T^{1/(1+eps)}, below which no policy's expected regret lies (Theorem 1; even d)."""
+    return dim / 192 * horizon ** (1 / (1 + epsilon))
+
+
+def lower_bound_smallest_horizon(*, dim: int, epsilon: float) -> int:
+    """The smallest T with Delta <= 1/d: T >= (d/12)^{(1+eps)/eps}.
+
+    Deviations: Theorem 1 prints the exponent eps/(1+eps), the inverse of what Delta <= 1/d needs.
+    """
+    return max(1, math.ceil((dim / 12) ** ((1 + epsilon) / epsilon) - 1e-9))

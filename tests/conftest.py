@@ -1,0 +1,8 @@
+"""Settings shared by all tests: 64-bit floats on (the library itself never changes JAX's configuration).
+
+The time-out of every test is pytest-timeout's `timeout` in pyproject.toml: a deadlock ends as a failure.
+"""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)

@@ -1,0 +1,325 @@
+"""Bandits: what is computed from an instance, what is refused, and the three kinds of decision sets."""
+
+import dataclasses
+import math
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.noise import Gaussian, LogNormal, Pareto, StudentT, TwoPoint
+
+ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 2.0], [1.0, 1.0]])
+THETA = np.array([0.5, 0.25])
+MEANS = [0.5, 0.5, 0.5, 0.75]
+
+
+def test_everything_is_computed_from_the_instance():
+    bandit = LinearBandit(arms=ARMS, theta_star=THETA, noise=StudentT(3.0))
+    assert bandit.arms.dtype == bandit.theta_star.dtype == bandit.means.dtype == np.float64
+    np.testing.assert_array_equal(bandit.arms, ARMS)
+    np.testing.assert_allclose(bandit.means, MEANS, rtol=1e-15)
+    assert (bandit.num_arms, bandit.dim) == (4, 2)
+    assert bandit.epsilon == 1.0
+    assert bandit.central_moment_bound == 3.0
+    assert bandit.raw_moment_bound == pytest.approx(3.0 + 0.75**2, rel=1e-15)
+    assert bandit.theta_norm == pytest.approx(math.hypot(0.5, 0.25), rel=1e-15)
+    assert bandit.arm_norm == 2.0
+    assert bandit.mean_bound == bandit.best_mean == 0.75
+    assert bandit.noise_std == math.sqrt(3.0)
+    assert bandit.name == "custom"
+    assert not bandit.changing
+    assert not bandit.resampling
+    for field in ("raw_moment_bound", "central_moment_bound", "theta_norm", "arm_norm", "mean_bound", "best_mean"):
+        assert type(getattr(bandit, field)) is float
+
+
+def test_moments_are_the_largest_over_the_arms():
+    law = Pareto(2.0)
+    bandit = LinearBandit(ARMS, THETA, law, epsilon=0.5)
+    assert bandit.raw_moment_bound == pytest.approx(4.0 * 0.375**1.5, rel=1e-14)
+    assert bandit.central_moment_bound == pytest.approx(law.central_moment(1.5, 0.75), rel=1e-14)
+    assert bandit.noise_std == math.inf
+    bandit = LinearBandit(ARMS, -THETA, CENTRED := StudentT(3.0), epsilon=0.5)
+    assert bandit.raw_moment_bound == pytest.approx(CENTRED.raw_moment(1.5, 0.75), rel=1e-14)
+    assert bandit.mean_bound == 0.75
+    assert bandit.best_mean == -0.5
+    two_point = LinearBandit([[0.5], [0.9]], [1.0], TwoPoint(1.0))
+    assert two_point.central_moment_bound == 0.25  # of the arm with the mean 1/2, not of the best
+    assert two_point.raw_moment_bound == 0.9
+
+
+@pytest.mark.parametrize(("num_arms", "dim"), [(3, 7), (7, 3), (1, 1), (2, 2)])
+def test_p5_any_shape(num_arms, dim):
+    bandit = LinearBandit(np.ones((num_arms, dim)), np.ones(dim), Gaussian())
+    assert bandit.means.tolist() == [float(dim)] * num_arms
+
+
+def test_p10_zero_arms():
+    for law in (Pareto(2.0), LogNormal(1.0), StudentT(3.0), TwoPoint(1.0)):
+        bandit = LinearBandit(np.zeros((2, 3)), np.ones(3), law, epsilon=0.5)
+        assert bandit.best_mean == bandit.mean_bound == bandit.arm_norm == 0.0
+        assert math.isfinite(bandit.raw_moment_bound)
+
+
+def test_inputs_are_copied_and_read_only():
+    arms, theta = ARMS.copy(), THETA.copy()
+    bandit = LinearBandit(arms, theta, Gaussian())
+    arms[:], theta[:] = 9.0, 9.0
+    np.testing.assert_array_equal(bandit.arms, ARMS)
+    np.testing.assert_array_equal(bandit.theta_star, THETA)
+    for array in (bandit.arms, bandit.theta_star, bandit.means):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        bandit.epsilon = 0.5
+    from_jax = LinearBandit(jnp.asarray(ARMS), jnp.asarray(THETA), Gaussian())
+    assert from_jax == bandit
+    assert LinearBandit([[1, 2], [3, 4]], [1, 1], Gaussian()).means.tolist() == [3.0, 7.0]
+
+
+def test_bandits_are_values():
+    bandit = LinearBandit(ARMS, THETA, StudentT(3.0))
+    same = LinearBandit(ARMS.tolist(), THETA.tolist(), StudentT(3))
+    assert bandit == same
+    assert hash(bandit) == hash(same)
+    assert bandit != LinearBandit(ARMS, THETA, StudentT(3.0), name="other")
+    assert bandit != LinearBandit(ARMS[:, ::-1], THETA, StudentT(3.0))
+    assert bandit != "bandit"
+    clone = pickle.loads(pickle.dumps(bandit))
+    assert clone == bandit
+    assert not clone.arms.flags.writeable
+    assert not clone.means.flags.writeable
+    assert "arms=" not in repr(bandit).replace("num_arms=", "")
+    assert "theta_star" not in repr(bandit)
+
+
+def test_declared_bounds_are_kept_when_they_hold():
+    bandit = LinearBandit(
+        ARMS,
+        THETA,
+        StudentT(3.0),
+        epsilon=0.5,
+        raw_moment_bound=10,
+        central_moment_bound=9.0,
+        theta_norm=2.0,
+        arm_norm=3.0,
+        mean_bound=6.0,
+        name="declared",
+    )
+    assert (bandit.raw_moment_bound, bandit.central_moment_bound) == (10.0, 9.0)
+    assert (bandit.theta_norm, bandit.arm_norm, bandit.mean_bound) == (2.0, 3.0, 6.0)
+    assert bandit.epsilon == 0.5
+    assert bandit.name == "declared"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("raw_moment_bound", 3.0, r"raw_moment_bound must be at least 3\.5625.*got 3\.0"),
+        ("central_moment_bound", 2.9, r"central_moment_bound must be at least 3\.0.*got 2\.9"),
+        ("theta_norm", 0.5, r"theta_norm must be at least 0\.559.*got 0\.5"),
+        ("arm_norm", 1.0, r"arm_norm must be at least 2\.0.*got 1\.0"),
+        ("mean_bound", 0.7, r"mean_bound must be at least 0\.75.*got 0\.7"),
+        ("raw_moment_bound", math.nan, "raw_moment_bound must be finite, got nan"),
+        ("theta_norm", -1.0, "0 <= theta_norm < inf, got -1.0"),
+        ("arm_norm", math.inf, "arm_norm must be finite, got inf"),
+        ("mean_bound", "large", "mean_bound must be one finite number, got 'large'"),
+        ("epsilon", 0.0, "0 < epsilon <= 1, got 0.0"),
+        ("epsilon", 1.5, "0 < epsilon <= 1, got 1.5"),
+        ("epsilon", math.nan, "epsilon must be finite, got nan"),
+        ("epsilon", [0.5, 1.0], "epsilon must be one finite number"),
+        ("name", "", "name must be a non-empty string, got ''"),
+        ("name", 3, "name must be a non-empty string, got 3"),
+        ("noise", "t", "noise must be a payoff law .* got 't'"),
+        ("noise", StudentT, "noise must be a payoff law"),
+        ("arms", [1.0, 2.0], r"arms must be a 2-D array .* got shape \(2,\)"),
+        ("arms", np.zeros((0, 2)), r"arms must be .* got shape \(0, 2\)"),
+        ("arms", [["a", "b"]], "arms must be a 2-D array of real numbers"),
+        ("arms", [[1.0, 2.0], [3.0]], "arms must be a 2-D array of real numbers"),
+        ("arms", [[1.0, math.nan]], r"arms must be finite, got nan at index \(0, 1\)"),
+        ("theta_star", [1.0, 2.0, 3.0], "theta_star must have length 2 .* got length 3"),
+        ("theta_star", [[1.0, 2.0]], r"theta_star must be a 1-D array .* got shape \(1, 2\)"),
+        ("theta_star", [1.0, -math.inf], r"theta_star must be finite, got -inf at index \(1,\)"),
+        ("theta_star", [1e308, 1e308], "means must be finite"),
+    ],
+)
+def test_wrong_inputs_are_refused(field, value, message):
+    arguments = {"arms": ARMS, "theta_star": THETA, "noise": StudentT(3.0), field: value}
+    with pytest.raises(ValueError, match=message):
+        LinearBandit(**arguments)
+
+
+def test_n5_inadmissible_epsilon_names_the_largest():
+    with pytest.raises(ValueError, match=r"epsilon must satisfy 0 < epsilon < 1 for Student t\(2\).* got 1\.0"):
+        LinearBandit(ARMS, THETA, StudentT(2.0), epsilon=1.0)
+    with pytest.raises(ValueError, match=r"epsilon must satisfy 0 < epsilon < 0\.5 for Pareto\(1\.5\).* got 0\.5"):
+        LinearBandit(ARMS, THETA, Pareto(1.5), epsilon=0.5)
+    with pytest.raises(ValueError, match=r"epsilon must be given for Pareto\(2\).*0 < epsilon < 1, got None"):
+        LinearBandit(ARMS, THETA, Pareto(2.0))
+    assert LinearBandit(ARMS, THETA, Pareto(2.0), epsilon=0.999).epsilon == 0.999
+
+
+def test_means_must_suit_the_law():
+    with pytest.raises(ValueError, match=r"Pareto\(3\): means .* 0 <= mean <= inf, got -0\.5"):
+        LinearBandit(ARMS, -THETA, Pareto(3.0))
+    with pytest.raises(ValueError, match=r"two-point\(0\.6\): means .* 0 <= mean <= 0\.6, got 0\.75"):
+        LinearBandit(ARMS, THETA, TwoPoint(0.6))
+
+
+def test_a_law_of_ones_own():
+    class Coin:
+        """Mean plus or minus one; no base class."""
+
+        name, max_order, mean_range = "coin", math.inf, (-math.inf, math.inf)
+
+        def standard(self, key, dtype=None):
+            return jax.random.rademacher(key, (), dtype)
+
+        def payoff(self, standard, mean):
+            return mean + standard
+
+        def raw_moment(self, order, mean=0.0):
+            return 0.5 * (np.abs(np.asarray(mean) + 1.0) ** order + np.abs(np.asarray(mean) - 1.0) ** order)
+
+        def central_moment(self, order, mean=0.0):
+            return np.ones(np.shape(mean))
+
+        def moment_bounds(self, order, low, high):
+            return float(np.max(self.raw_moment(order, [low, high]))), 1.0
+
+        def std(self, mean=0.0):
+            return np.ones(np.shape(mean))
+
+        def check_means(self, means):
+            assert np.isfinite(means).all()
+
+    bandit = LinearBandit(ARMS, THETA, Coin())
+    assert bandit.raw_moment_bound == 1.0 + 0.75**2
+    assert bandit.noise_std == bandit.central_moment_bound == 1.0
+
+
+# Changing decision sets -----------------------------------------------------------------------------------------------
+
+
+def sphere(key, t):
+    """Five arms on the unit sphere of R^3."""
+    arms = jax.random.normal(jax.random.fold_in(key, t), (5, 3))
+    return arms / jnp.linalg.norm(arms, axis=1, keepdims=True)
+
+
+def test_changing_sets():
+    theta = [0.0, 3.0, 4.0]
+    bandit = LinearBandit.changing_sets(sphere, theta, StudentT(3.0), arm_norm=1.0)
+    assert bandit.changing
+    assert not bandit.resampling
+    assert (bandit.num_arms, bandit.dim) == (5, 3)
+    assert bandit.arms is bandit.means is bandit.best_mean is bandit.generator is None
+    assert bandit.sampler is sphere
+    assert (bandit.theta_norm, bandit.arm_norm, bandit.mean_bound) == (5.0, 1.0, 5.0)
+    assert (bandit.raw_moment_bound, bandit.central_moment_bound) == (28.0, 3.0)
+    assert bandit.noise_std == math.sqrt(3.0)
+    assert hash(bandit) == hash(LinearBandit.changing_sets(sphere, theta, StudentT(3.0), arm_norm=1))
+    assert pickle.loads(pickle.dumps(bandit)) == bandit
+    arms = bandit.sampler(jax.random.key(0), jnp.int32(1))
+    assert arms.shape == (5, 3)
+
+
+def test_changing_sets_bound_the_moments_over_all_allowed_means():
+    law = Pareto(2.0)
+    bandit = LinearBandit.changing_sets(sphere, [0.0, 3.0, 4.0], law, arm_norm=1.0, epsilon=0.5, mean_bound=2.0)
+    assert bandit.mean_bound == 2.0
+    assert bandit.raw_moment_bound == pytest.approx(law.raw_moment(1.5, 2.0), rel=1e-14)
+    coin = TwoPoint(3.0)
+    bandit = LinearBandit.changing_sets(sphere, [1.0, 0.0, 0.0], coin, arm_norm=9.0)
+    assert bandit.central_moment_bound == pytest.approx(coin.central_moment(2.0, 1.5), rel=1e-14)
+    assert bandit.raw_moment_bound == 9.0
+    tight = LinearBandit.changing_sets(
+        sphere, [1.0, 0.0, 0.0], coin, arm_norm=9.0, raw_moment_bound=2.0, central_moment_bound=1.0, theta_norm=1.5
+    )
+    assert (tight.raw_moment_bound, tight.central_moment_bound, tight.theta_norm) == (2.0, 1.0, 1.5)
+
+
+def test_wrong_samplers_are_refused():
+    theta, law = [1.0, 0.0, 0.0], Gaussian()
+    with pytest.raises(ValueError, match="sampler must be a traceable function of a key, got 3"):
+        LinearBandit.changing_sets(3, theta, law, arm_norm=1.0)
+    with pytest.raises(ValueError, match=r"\[K, d\] with K >= 1 and d = 2, got .*5,3\]|\(5, 3\)"):
+        LinearBandit.changing_sets(sphere, [1.0, 0.0], law, arm_norm=1.0)
+    with pytest.raises(ValueError, match=r"sampler must return arms .* got"):
+        LinearBandit.changing_sets(lambda key, t: jnp.zeros(5), theta, law, arm_norm=1.0)
+    with pytest.raises(ValueError, match=r"sampler must return arms .* got"):
+        LinearBandit.changing_sets(lambda key, t: (jnp.zeros((5, 3)), 1), theta, law, arm_norm=1.0)
+    for wrong in (-1.0, math.nan, math.inf, None):
+        with pytest.raises(ValueError, match="arm_norm must"):
+            LinearBandit.changing_sets(sphere, theta, law, arm_norm=wrong)
+    with pytest.raises(ValueError, match="0 <= mean_bound < inf, got -2"):
+        LinearBandit.changing_sets(sphere, theta, law, arm_norm=1.0, mean_bound=-2)
+    with pytest.raises(ValueError, match="theta_norm must be at least 1"):
+        LinearBandit.changing_sets(sphere, theta, law, arm_norm=1.0, theta_norm=0.5)
+
+
+# A fresh instance in every replication --------------------------------------------------------------------------------
+
+
+def cube(key):
+    """Four arms in the unit square, best mean 2."""
+    arms = jax.random.uniform(key, (4, 2))
+    return arms, 2.0 * jnp.ones(2) / jnp.max(arms.sum(1))
+
+
+def test_resampled_instances():
+    law = Pareto(2.0)
+    bandit = LinearBandit.resampled(cube, law, epsilon=0.5, best_mean=2.0)
+    assert bandit.resampling
+    assert not bandit.changing
+    assert (bandit.num_arms, bandit.dim) == (4, 2)
+    assert bandit.arms is bandit.theta_star is bandit.means is bandit.sampler is None
+    assert bandit.generator is cube
+    assert bandit.theta_norm == bandit.arm_norm == math.inf
+    assert bandit.mean_bound == bandit.best_mean == 2.0
+    assert bandit.raw_moment_bound == pytest.approx(law.raw_moment(1.5, 2.0), rel=1e-14)
+    assert bandit.central_moment_bound == pytest.approx(law.central_moment(1.5, 2.0), rel=1e-14)
+    assert pickle.loads(pickle.dumps(bandit)) == bandit
+    arms, theta = bandit.generator(jax.random.key(1))
+    assert float(jnp.max(arms @ theta)) == pytest.approx(2.0)
+
+
+def test_resampled_instances_with_other_facts():
+    bandit = LinearBandit.resampled(cube, StudentT(3.0), mean_bound=4.0, theta_norm=5.0, arm_norm=2.0)
+    assert (bandit.raw_moment_bound, bandit.mean_bound, bandit.theta_norm, bandit.arm_norm) == (19.0, 4.0, 5.0, 2.0)
+    assert bandit.best_mean is None
+    bandit = LinearBandit.resampled(cube, StudentT(3.0), raw_moment_bound=9.0, central_moment_bound=3.0)
+    assert (bandit.raw_moment_bound, bandit.central_moment_bound, bandit.mean_bound) == (9.0, 3.0, math.inf)
+    assert bandit.noise_std == math.inf  # nothing is known of the means
+    bandit = LinearBandit.resampled(cube, StudentT(3.0), best_mean=-1.0, mean_bound=4.0)
+    assert (bandit.raw_moment_bound, bandit.best_mean) == (19.0, -1.0)
+
+
+def test_wrong_generators_are_refused():
+    law = Gaussian()
+    with pytest.raises(ValueError, match="generator must be a traceable function of a key, got None"):
+        LinearBandit.resampled(None, law, best_mean=1.0)
+    for wrong in (
+        lambda key: jnp.zeros((4, 2)),
+        lambda key: (jnp.zeros(4), jnp.zeros(4)),
+        lambda key: (jnp.zeros((4, 2)), jnp.zeros((2, 1))),
+        lambda key: (jnp.zeros((4, 2)), jnp.zeros(3)),
+        lambda key: (jnp.zeros((0, 2)), jnp.zeros(2)),
+        lambda key: {"arms": jnp.zeros((4, 2))},
+    ):
+        with pytest.raises(ValueError, match="generator must return"):
+            LinearBandit.resampled(wrong, law, best_mean=1.0)
+    with pytest.raises(ValueError, match="best_mean or mean_bound must be given"):
+        LinearBandit.resampled(cube, law)
+    with pytest.raises(ValueError, match="best_mean or mean_bound must be given"):
+        LinearBandit.resampled(cube, law, raw_moment_bound=1.0)
+    with pytest.raises(ValueError, match=r"mean_bound must be at least best_mean = 2\.0, got 1\.0"):
+        LinearBandit.resampled(cube, law, best_mean=2.0, mean_bound=1.0)
+    with pytest.raises(ValueError, match="best_mean must be finite, got nan"):
+        LinearBandit.resampled(cube, law, best_mean=math.nan)
+    with pytest.raises(ValueError, match=r"0 <= mean <= inf, got -1\.0"):
+        LinearBandit.resampled(cube, Pareto(3.0), best_mean=-1.0)

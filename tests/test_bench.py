@@ -1,0 +1,385 @@
+"""The benchmark: the NumPy baseline plays what it must, results say what was measured. No time is tested."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, self_play
+
+from linbet_jax.bench import baseline, floors, kernels, report, scaling, suite, timing, worker
+from linbet_jax.bench.problems import Problem
+from linbet_jax.cli import main
+from linbet_jax.errors import InputError
+from linbet_jax.results import write_json
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "benchmarks" / "numpy_baseline.py"
+
+
+@pytest.fixture(scope="module")
+def numpy_baseline():
+    found = baseline.load(FILE)
+    assert found is not None
+    return found
+
+
+# The NumPy baseline ---------------------------------------------------------------------------------------------------
+
+PLAYS = [
+    ("tofu", "S3", 700),
+    ("crt", "S3", 700),
+    ("oful", "S4", 400),
+    ("menu", "S1", 1_200),
+    ("mom", "S2", 1_300),
+]
+
+
+@pytest.mark.parametrize(("policy", "data_set", "horizon"), PLAYS, ids=lambda value: str(value))
+def test_the_baseline_plays_linbet_jax_s_arms(numpy_baseline, policy, data_set, horizon):
+    problem = Problem.of(policy, data_set, horizon)
+    run = numpy_baseline.play(problem, seed=1)
+    assert run.arms.shape == run.regret.shape == (horizon,)
+    assert baseline.first_difference(problem, run, seed=1) is None
+    assert len(set(run.arms.tolist())) > 1  # a run that never leaves one arm would compare nothing
+
+
+ORACLES = {"tofu": TofuOracle, "crt": CrtOracle, "oful": OfulOracle, "menu": MenuOracle, "mom": MomOracle}
+
+
+@pytest.mark.parametrize("policy", ORACLES)
+@pytest.mark.parametrize("heavy", [False, True], ids=["t", "pareto"])
+@pytest.mark.parametrize("radius_scale", [1.0, 0.03])
+def test_the_baseline_plays_the_oracle_s_arms(numpy_baseline, policy, heavy, radius_scale):
+    module = numpy_baseline.module
+    rng = np.random.default_rng([17, heavy])
+    arms, theta = rng.uniform(size=(12, 4)), rng.uniform(size=4)
+    means = arms @ theta
+    horizon = 700 if policy in ("menu", "mom") else 250
+    told = {
+        "horizon": horizon,
+        "theta_norm": float(np.linalg.norm(theta)),
+        "epsilon": 0.5 if heavy else 1.0,
+        "delta": 0.2,
+        "ridge": 1.5,
+        "radius_scale": radius_scale,
+        "raw_moment_bound": 4.0,
+        "central_moment_bound": 3.0,
+        "noise_scale": 1.7,
+    }
+    noise = 1 + rng.pareto(2.0, horizon) if heavy else rng.standard_t(3.0, horizon)
+    payoff = module.pareto(2.0) if heavy else module.additive()
+    run = module.POLICIES[policy](arms, means, module.Constants(**told), noise, payoff)
+    oracle = ORACLES[policy](arms, Constants(**told))
+    played, _, _ = self_play(oracle, lambda feature, pull: float(payoff(noise[pull], feature @ theta)))
+    assert run.arms.tolist() == played.tolist()
+    np.testing.assert_allclose(run.regret, np.cumsum(means.max() - means[played]), atol=1e-12)
+
+
+def test_sampled_rounds_check_the_arms_they_time(numpy_baseline):
+    problem = Problem.of("tofu", "S3", 700)
+    clock = numpy_baseline.sample_rounds(problem, (1, 300, 690))
+    assert clock.wall > 0
+    assert clock.cpu > 0
+    played, _ = baseline.history(problem, 0)
+    held = played.copy()
+    try:
+        played[300:] = (played[300:] + 1) % 20
+        with pytest.raises(baseline.MismatchError, match=r"tofu/S3/T=700: .* at pull 301"):
+            numpy_baseline.sample_rounds(problem, (1, 300))
+    finally:
+        played[:] = held
+
+
+def test_the_sampled_rounds_of_a_whole_run_give_its_mean(numpy_baseline, monkeypatch):
+    """The integral over t is exact for a cost that is linear in t."""
+
+    class Linear:
+        def __init__(self, arms, constants):
+            self.pulls = 0
+
+        def load(self, played, payoffs):
+            self.pulls = len(played)
+
+        def select(self):
+            return int(history[self.pulls])
+
+        def observe(self, arm, payoff):
+            clock[0] += 1e-6 * self.pulls
+            self.pulls += 1
+
+    clock = [0.0]
+    problem = Problem.of("tofu", "S3", 700)
+    history, _ = baseline.history(problem, 0)
+    monkeypatch.setattr(numpy_baseline.module, "Tofu", Linear)
+    monkeypatch.setattr(baseline.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(baseline.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(baseline, "_BLOCK_SECONDS", 1e-9)
+    got = numpy_baseline.sample_rounds(problem, (1, 100, 350, 699))
+    assert got.wall == pytest.approx(1e-6 * 350, rel=2e-3)
+    assert got.cpu == pytest.approx(got.wall)
+
+
+def test_the_script_says_what_differs(tmp_path):
+    wrong = FILE.read_text(encoding="utf-8").replace(
+        "return t**power * (martingale + drift)", "return 0.1 * (t + drift)"
+    )
+    path = tmp_path / "numpy_baseline.py"
+    path.write_text(wrong, encoding="utf-8")
+    found = baseline.load(path)
+    problem = Problem.of("crt", "S3", 700)
+    with pytest.raises(baseline.MismatchError, match=r"crt/S3/T=700: the NumPy baseline plays another arm at pull \d+"):
+        found.check(problem)
+
+
+# Timing, floors, workers ----------------------------------------------------------------------------------------------
+
+
+def test_samples_are_taken_in_turn_and_within_the_budget():
+    order = []
+
+    def subject(name):
+        return lambda: (order.append(name), timing.Clock(1.0, 2.0))[1]
+
+    samples = timing.interleave({"a": subject("a"), "b": subject("b")}, repeats=3)
+    assert order == ["a", "b"] * 3
+    assert samples == {"a": [timing.Clock(1.0, 2.0)] * 3, "b": [timing.Clock(1.0, 2.0)] * 3}
+    assert len(timing.interleave({"a": subject("a")}, repeats=9, budget=-1.0)["a"]) == 2
+
+
+def test_a_measurement_quotes_its_median():
+    measured = timing.Measurement("a", "s", (3.0, 1.0, 2.0))
+    assert (measured.median, measured.low, measured.high) == (2.0, 1.0, 3.0)
+    assert timing.ratio((4.0, 9.0), (2.0, 3.0)) == (2.0, 3.0)
+
+
+def test_the_floor_counts_the_state():
+    found = floors.floor(Problem.of("crt", "S3", 1_000))
+    # A V^-1 [20, 10], widths and values [20] each, moments [10], log det, in float64; counts [20] and t in int32.
+    assert found.state_bytes == 8 * (200 + 20 + 20 + 10 + 1) + 4 * 21
+    assert found.seconds > 0
+
+
+def test_a_worker_runs_on_the_cores_it_is_given():
+    cores = worker.usable_cores()[:1]
+    with worker.Worker(cores) as process:
+        answers = [process.run("uniform", "S3", 200, 16) for _ in range(2)]
+    assert answers[0]["compile"] > 0
+    assert answers[1]["compile"] == 0
+    assert all(answer["wall"] > 0 and answer["cpu"] > 0 and answer["peak_bytes"] > 2**20 for answer in answers)
+    with pytest.raises(RuntimeError, match="nothing on S3"), worker.Worker(cores) as process:
+        process.run("nothing", "S3", 200, 16)
+
+
+def test_looped_kernels_compute_what_the_kernel_does():
+    """The timing loop must not let the compiler drop or reuse a call."""
+    calls = []
+
+    def kernel(x):
+        jax.debug.callback(lambda value: calls.append(float(value)), x[0])
+        return x * 2
+
+    total = kernels._looped(kernel)((jax.numpy.ones(3),))
+    jax.effects_barrier()
+    assert float(total) == 6.0
+    assert calls == [1.0] * kernels._LOOPS
+
+
+# Results --------------------------------------------------------------------------------------------------------------
+
+
+def made(name, *values, unit="s", note=""):
+    return timing.Measurement(name, unit, tuple(map(float, values)), note)
+
+
+EXAMPLE = [
+    made("kernel/median_center k=317 d=10/single", 500, 510, unit="us per problem"),
+    made("kernel/median_center k=317 d=10/vmap", 300, 310, unit="us per problem"),
+    made("policy/tofu/S3/T=10000/cpu", 3, 3.1, 3.2, unit="CPU us per seed-pull", note="64 seeds"),
+    made("policy/tofu/S3/T=10000/wall", 2, 2.1, 2.2, unit="wall us per seed-pull", note="64 seeds"),
+    made("policy/tofu/S3/T=10000/compile", 4),
+    made("numpy/tofu/S3/T=10000/cpu", 90, 93, 96, unit="CPU us per pull", note="sampled"),
+    made("numpy/tofu/S3/T=10000/wall", 90, 93, 96, unit="wall us per pull", note="sampled"),
+    made("ratio/tofu/S3/T=10000", 30, 30, 30, unit="x"),
+    made("floor/crt/S3/state", 2092, unit="bytes"),
+    made("floor/crt/S3/pass", 0.05, 0.05, unit="us"),
+    made("floor/crt/S3/ratio", 8, 8, unit="x"),
+    made("memory/tofu/S3/T=10000", 700, unit="MiB", note="peak of the process, 16 seeds"),
+    made("cores/tofu/S3", 1.8, 1.9, unit="x", note="wall time on 1 core over 2 cores"),
+    made("exponent/T/tofu", 1.01, unit="slope"),
+]
+
+
+def test_the_results_file_holds_machine_versions_device_and_every_repeat(tmp_path):
+    held = report.document(EXAMPLE, {"quick": True, "load": 0.1})
+    write_json(tmp_path / "a.json", held)
+    read = report.read(tmp_path / "a.json")
+    assert read == json.loads(json.dumps(held))
+    assert set(read) == {"format", "when", "machine", "versions", "settings", "measurements"}
+    assert read["format"] == "linbet-bench-1"
+    assert {"processor", "cores", "memory_gib", "system", "device", "blas_threads", "load"} == set(read["machine"])
+    assert read["versions"]["jax"] == jax.__version__
+    assert {"linbet_jax", "python", "jax", "jaxlib", "numpy", "scipy"} == set(read["versions"])
+    for measured in read["measurements"]:
+        assert set(measured) == {"name", "unit", "median", "low", "high", "values", "note"}
+        assert measured["low"] <= measured["median"] <= measured["high"]
+
+
+def test_the_tables_show_what_was_measured():
+    text = report.markdown(report.document(EXAMPLE, {"load": 0.1}))
+    assert "| TOFU, S3, T = 10000 | 93* (90–96) | 3.1 (3–3.2) | 2.1 (2–2.2) | 30× (30–30) |" in text
+    assert "\n* sampled.\n" in text
+    assert (
+        "| CRT, S3: CPU time of a seed-pull over one pass of its 2092 bytes of state in memory (0.05 µs) | 8×" in text
+    )
+    assert "| TOFU, S3: wall time on 1 core over 2 cores | 1.85× (1.8–1.9) |" in text
+    assert "| TOFU, S3, T = 10000 | 476,190 | 3.1 (3–3.2) | 4.0 |" in text
+    assert "| median_center k=317 d=10 | 505 (500–510) | 305 (300–310) | – |" in text
+    assert "| T | TOFU | 1.01 |" in text
+
+
+def test_without_a_baseline_the_ratio_column_says_so():
+    alone = [m for m in EXAMPLE if not m.name.startswith(("numpy/", "ratio/"))]
+    text = report.markdown(report.document(alone, {}))
+    assert "| TOFU, S3, T = 10000 | no baseline | 3.1 (3–3.2) | 2.1 (2–2.2) | no baseline |" in text
+
+
+def test_a_comparison_flags_what_is_beyond_the_spread():
+    old = report.document([made("a", 1, 1.02, 1.04), made("b", 1, 1.02, 1.04), made("c", 1), made("gone", 1, 1)], {})
+    new = report.document([made("a", 2, 2.02, 2.04), made("b", 1.03, 1.05, 1.1), made("c", 2), made("fresh", 1)], {})
+    text = report.comparison(old, new)
+    rows = {line.split("|")[1].strip(): line.split("|")[5:7] for line in text.splitlines() if line.startswith("| ")}
+    assert [cell.strip() for cell in rows["a"]] == ["1.980", "beyond the spread"]
+    assert [cell.strip() for cell in rows["b"]] == ["1.029", ""]
+    assert [cell.strip() for cell in rows["c"]] == ["2.000", "one repeat"]
+    assert "fresh" not in rows
+    assert "3 compared, 1 beyond the measured spread" in text
+    assert "1 only in the old run" in text
+    assert "Not the same circumstances" not in text
+    old["versions"]["jax"] = "0.1"
+    assert "versions: jax '0.1' then, " in report.comparison(old, new)
+
+
+def test_scaling_is_drawn_with_its_exponents(tmp_path):
+    found = list(scaling._results("T", "tofu", (100, 1_000, 10_000), [(1.0,), (10.0, 10.0), (100.0,)]))
+    assert found[-1] == timing.Measurement("exponent/T/tofu", "slope", (1.0,), "of wall time on log-log axes")
+    (path,) = scaling.draw(found, tmp_path)
+    assert path.name == "scaling-T.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    return lambda *arguments: main(["bench", *map(str, arguments)])
+
+
+WRONG = [
+    (("--compare", "none.json"), "--compare none.json cannot be read: "),
+    (("--compare", "other.json"), "--compare other.json: not a results file of linbet bench (format 'linbet-bench-1'"),
+    (("--compare", "list.json"), "found 'list')"),
+    (("--baseline", "none.py"), "--baseline none.py: no such file"),
+    (("--baseline", "empty.py"), "--baseline empty.py: has no POLICIES"),
+    (("--baseline", "broken.py"), "--baseline broken.py: SyntaxError: "),
+    (("--out", "other.json"), "--out other.json: "),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: " ".join(value))
+def test_wrong_input_is_one_line_and_status_2(arguments, message, command, capsys, tmp_path):
+    files = {"other.json": "{}", "list.json": "[]", "empty.py": "", "broken.py": "def"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert command("--quiet", *arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == set(files)
+
+
+def test_an_unknown_part_is_wrong_usage(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command("--only", "speed")
+    assert caught.value.code == 2
+    assert "choose from" in capsys.readouterr().err
+
+
+def test_a_law_that_the_baseline_does_not_know_is_an_error(numpy_baseline):
+    with pytest.raises(InputError, match="no payoffs of the law"):
+        numpy_baseline._payoff(baseline.noise.LogNormal(1.0))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One row of the table, two policies, no processes beside this one."""
+    monkeypatch.setattr(suite, "QUICK_ROWS", (("crt", "S3", 700),))
+    monkeypatch.setattr(suite, "_processes", lambda plan, say: iter(()))
+    monkeypatch.setattr(suite.policies, "names", lambda: ("uniform",))
+
+
+def test_a_run_prints_tables_writes_one_file_and_compares(command, small, capsys, tmp_path):
+    arguments = ("--quick", "--only", "table", "--only", "policies", "--quiet")
+    assert command(*arguments, "--baseline", FILE, "--out", "a") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    (results,) = (tmp_path / "a").glob("*.json")
+    assert out.splitlines()[-2:] == [str(results.relative_to(tmp_path)), str(results.relative_to(tmp_path))[:-4] + "md"]
+    names = {measured["name"] for measured in report.read(results)["measurements"]}
+    assert {"policy/crt/S3/T=700/cpu", "numpy/crt/S3/T=700/cpu", "ratio/crt/S3/T=700", "floor/crt/S3/ratio"} <= names
+    assert "policy/uniform/S3/T=2000/wall" in names
+    assert "| CRT, S3, T = 700 |" in out
+
+    assert command(*arguments, "--out", "b", "--compare", results) == 0  # ./benchmarks is not here: no baseline
+    out, _ = capsys.readouterr()
+    assert "no baseline" in out
+    assert "new/old" in out
+    (again,) = (tmp_path / "b").glob("*.json")
+    assert report.read(again)["settings"]["baseline"] is None
+
+
+def test_a_baseline_that_plays_other_arms_is_not_timed(command, small, capsys, tmp_path):
+    wrong = FILE.read_text(encoding="utf-8").replace(
+        "return t**power * (martingale + drift)", "return 0.1 * (t + drift)"
+    )
+    (tmp_path / "wrong.py").write_text(wrong, encoding="utf-8")
+    assert command("--quick", "--only", "table", "--quiet", "--baseline", "wrong.py") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("linbet: error: crt/S3/T=700: the NumPy baseline plays another arm at pull ")
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    code = """
+import sys
+from linbet_jax.cli import main
+try:
+    main(["bench", "--help"])
+finally:
+    print([name for name in ("jax", "numpy", "scipy", "matplotlib") if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_the_gpu_script_says_when_there_is_no_gpu(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "gpu.py", "out"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpu.py: error: JAX finds no GPU here")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,178 @@
+"""The command line: answers quickly (case W5), refuses in one line (W6 among others), prints what it should."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import linbet_jax
+from linbet_jax.cli import main
+
+HELPS = ([], ["reproduce"], ["reproduce", "figure2"], ["reproduce", "table1"], ["list"])
+HEAVY = ("jax", "jaxlib", "numpy", "scipy", "matplotlib", "rich")
+
+
+def linbet(*arguments, cwd, timeout=200, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "linbet_jax", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
+def test_help_is_quick_and_imports_nothing_heavy(arguments, tmp_path):  # W5
+    code = f"""
+import sys
+from linbet_jax.cli import main
+try:
+    main({[*arguments, "--help"]!r})
+finally:
+    print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: linbet")
+    assert done.stderr == "[]\n"
+
+    def seconds():
+        begun = time.perf_counter()
+        assert linbet(*arguments, "--help", cwd=tmp_path).returncode == 0
+        return time.perf_counter() - begun
+
+    # The best of a few: the machine may be busy with other tests.
+    assert any(seconds() < 0.5 for _ in range(8))
+
+
+def test_version(tmp_path):
+    done = linbet("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"linbet_jax {linbet_jax.__version__}\n")
+
+
+def test_the_installed_command_is_the_module(tmp_path):
+    command = Path(sys.executable).with_name("linbet")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=True)
+    assert done.stdout == linbet("--version", cwd=tmp_path).stdout
+
+
+WRONG = [
+    ([], "required: COMMAND"),
+    (["reproduce"], "required: EXPERIMENT"),
+    (["reproduce", "figure7"], "choose from"),
+    (["figure2"], "choose from"),
+    (["reproduce", "figure2", "--seeds", "0"], "--seeds: must be at least 1, got 0"),
+    (["reproduce", "figure2", "--seeds", "ten"], "--seeds: must be a whole number, got 'ten'"),
+    (["reproduce", "figure2", "--tuning-seeds", "-1"], "--tuning-seeds: must be at least 1"),
+    (["reproduce", "figure2", "--horizon", "0"], "--horizon: must be at least 1"),
+    (
+        ["reproduce", "figure2", "--horizon", "5000000000"],
+        "--horizon: must be at most 1000000000",
+    ),
+    (["reproduce", "figure2", "--horizon", "1e4"], "--horizon: must be a whole number"),
+    (["reproduce", "figure2", "--dtype", "float16"], "--dtype: invalid choice"),
+    (["reproduce", "figure2", "--device", "tpu"], "--device: invalid choice"),
+    (["reproduce", "figure2", "--sets", ","], "--sets: must name at least one data set"),
+    (["reproduce", "figure2", "--seed", "3"], "unrecognized arguments: --seed 3"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: " ".join(value) if value else "nothing")
+def test_wrong_usage_is_one_line_and_status_2(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "figure2", "--sets", "S1,S9"], "unknown data set S9: known are S1, S2, S3, S4"),
+        (["reproduce", "table1", "--sets", "S0", "--out", "t"], "unknown data set S0"),
+        (["reproduce", "figure2", "--horizon", "100"], "menu on S1: "),
+        (["reproduce", "figure2", "--sets", "S3", "--horizon", "20"], "menu on S3: "),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2_and_makes_no_folder(arguments, message, tmp_path):
+    done = linbet(*arguments, "--quiet", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.startswith("linbet: error: ")
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_device_that_is_not_there_is_an_error(tmp_path):  # W6
+    done = linbet("reproduce", "table1", "--device", "gpu", cwd=tmp_path, JAX_PLATFORMS="cpu")
+    assert done.returncode == 2
+    assert done.stderr.startswith("linbet: error: --device gpu: JAX finds no GPU on this machine")
+    assert done.stderr.count("\n") == 1
+
+
+def test_auto_prints_what_it_took_and_uses_every_core(tmp_path):  # W6
+    done = linbet("reproduce", "table1", "--device", "auto", cwd=tmp_path, JAX_PLATFORMS="cpu")
+    cores = len(os.sched_getaffinity(0))
+    assert done.returncode == 0
+    assert done.stderr == f"device: cpu, {cores} core{'s' if cores > 1 else ''} (auto)\n"
+
+
+def test_what_the_user_set_in_the_environment_stays(tmp_path):
+    done = linbet("reproduce", "table1", "--device", "cpu", cwd=tmp_path, JAX_NUM_CPU_DEVICES="3")
+    assert done.stderr == "device: cpu, 3 cores (cpu)\n"
+
+
+def test_table1_prints_our_numbers_beside_the_paper_s(tmp_path):
+    done = linbet("reproduce", "table1", "--out", "t", cwd=tmp_path)
+    assert done.returncode == 0
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("S")}
+    assert rows == {
+        "S1": "20 10 Student t(3) 1 19.00 (–) 3.00 (3.00) 4.00 (4.00)",
+        "S2": "100 20 Student t(3) 1 57.76 (–) 3.00 (3.00) 7.40 (7.40)",
+        "S3": "20 10 Pareto(2) 0.5 7.72 (7.72) 4.05 (–) 3.10 (3.10)",
+        "S4": "100 20 Pareto(2) 0.5 54.36 (54.37) 28.55 (–) 11.39 (11.39)",
+    }
+    assert done.stdout.splitlines()[-2:] == ["t/table1.txt", "t/manifest.json"]
+    assert (tmp_path / "t" / "table1.txt").read_text(encoding="utf-8") in done.stdout
+    again = linbet("reproduce", "table1", "--out", "t", cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    other = linbet("reproduce", "table1", "--out", "t", "--sets", "s3", "--quiet", cwd=tmp_path)
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "t holds another run, which differs in rows" in other.stderr
+
+
+def test_a_terminal_without_greek_letters_gets_no_traceback(tmp_path):
+    done = linbet("reproduce", "table1", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "Student t(3)" in done.stdout
+
+
+def test_list_names_policies_options_laws_and_data_sets(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for name in linbet_jax.policies.names():
+        assert f"\n  {name} " in out
+        for option in linbet_jax.policies.options(name):
+            assert f"{option}=" in out
+    for expected in ("StudentT(df, scale=1.0)", "Pareto(shape)", "TwoPointNoise(gamma)", "S4  K=100, d=20, Pareto(2)"):
+        assert expected in out
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+    command = f"'{sys.executable}' -m linbet_jax list | true"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+    )
+    assert done.stderr == ""

@@ -1,0 +1,377 @@
+"""The kernels against plain NumPy float64, one problem at a time and batched."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from linbet_jax import kernels
+from linbet_jax.kernels import gram as gram_kernels
+from linbet_jax.kernels.truncation import doubtful_resize
+from linbet_jax.kernels.whitening import num_shifts, root_quadrature
+
+
+def random_gram(rng, dim, rows=None, ridge=1.0):
+    features = rng.uniform(size=(rows or 3 * dim, dim))
+    return ridge * np.eye(dim) + features.T @ features
+
+
+def numpy_root(gram):
+    values, vectors = np.linalg.eigh(gram)
+    return (vectors / np.sqrt(values)) @ vectors.T
+
+
+def numpy_center(estimates, gram):
+    """Algorithm 1, lines 8-9, by np.median over the others."""
+    medians = []
+    for j, own in enumerate(estimates):
+        differences = np.delete(estimates, j, axis=0) - own
+        medians.append(np.median(np.sqrt(np.einsum("id,de,ie->i", differences, gram, differences))))
+    return int(np.argmin(medians)), min(medians)
+
+
+def numpy_truncated(features, payoffs, gram, level, two_sided=True):
+    """Algorithm 2, lines 8-12."""
+    root = numpy_root(gram)
+    sums = np.zeros(gram.shape[0])
+    for i in range(gram.shape[0]):
+        for feature, payoff in zip(features, payoffs, strict=True):
+            product = root[i] @ feature * payoff
+            if (abs(product) if two_sided else product) <= level:
+                sums[i] += product
+    return root @ sums
+
+
+# Gram matrices and their roots
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 20])
+def test_sweeps_factors_and_their_updates(dim):
+    rng = np.random.default_rng(dim)
+    gram, feature = random_gram(rng, dim), rng.normal(size=dim)
+    inverse, log_det = gram_kernels.sweep_inverse(jnp.asarray(gram))
+    np.testing.assert_allclose(inverse, np.linalg.inv(gram), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(gram)[1], rtol=1e-12, atol=1e-12)
+    stacked = jnp.stack([jnp.asarray(gram), 2 * jnp.asarray(gram)], axis=-1)
+    np.testing.assert_allclose(gram_kernels.sweep_inverse(stacked)[0][..., 1], inverse / 2, rtol=1e-13, atol=1e-15)
+
+    grown = gram + np.outer(feature, feature)
+    updated, squared_width = gram_kernels.rank_one_inverse(inverse, jnp.asarray(feature))
+    np.testing.assert_allclose(updated, np.linalg.inv(grown), rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(squared_width, feature @ np.linalg.inv(gram) @ feature, rtol=1e-11)
+
+    factor = gram_kernels.cholesky(jnp.asarray(gram))
+    np.testing.assert_allclose(factor, np.linalg.cholesky(gram), rtol=1e-11, atol=1e-13)
+    lower = gram_kernels.lower_inverse(factor)
+    np.testing.assert_allclose(lower, np.linalg.inv(np.linalg.cholesky(gram)), rtol=1e-10, atol=1e-13)
+    lower = gram_kernels.rank_one_lower_inverse(lower, jnp.asarray(feature))
+    np.testing.assert_allclose(lower, np.linalg.inv(np.linalg.cholesky(grown)), rtol=1e-10, atol=1e-13)
+
+
+def test_ridge_estimates_solve_the_normal_equations():
+    rng = np.random.default_rng(0)
+    gram, moments = random_gram(rng, 10), rng.standard_t(2, size=(10, 33))
+    estimates = kernels.ridge_estimates(jnp.asarray(gram), jnp.asarray(moments))
+    assert estimates.shape == (33, 10)
+    np.testing.assert_allclose(estimates, np.linalg.solve(gram, moments).T, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "spectrum",
+    [np.ones(6), 4.0 * np.ones(6), [1, 1, 1, 5, 5, 9], np.geomspace(1, 1e8, 6)],
+    ids=["identity", "ridge", "repeated", "condition 1e8"],
+)
+def test_inverse_sqrt_is_the_symmetric_root(spectrum):  # P6
+    rng = np.random.default_rng(1)
+    vectors = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    spectrum = np.asarray(spectrum, float)
+    gram = (vectors * spectrum) @ vectors.T
+    gram = (gram + gram.T) / 2
+    root = np.asarray(kernels.inverse_sqrt(jnp.asarray(gram)))
+    assert root.dtype == np.float64
+    np.testing.assert_allclose(root, root.T, atol=0)
+    np.testing.assert_allclose(root, (vectors / np.sqrt(spectrum)) @ vectors.T, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(root @ gram @ root, np.eye(6), atol=1e-7)
+
+
+def test_at_the_start_whitened_features_are_features_over_root_ridge():  # P6: u = X / sqrt(lambda) at V = lambda I
+    features = np.random.default_rng(2).normal(size=(9, 4))
+    root = kernels.inverse_sqrt(4.0 * jnp.eye(4))
+    np.testing.assert_allclose(features @ root, features / 2, rtol=1e-15)
+
+
+def test_the_estimate_does_not_depend_on_the_eigenvectors_signs():  # P6
+    rng = np.random.default_rng(3)
+    gram, features, payoffs = random_gram(rng, 5), rng.normal(size=(40, 5)), rng.standard_t(1.5, size=40)
+    values, vectors = np.linalg.eigh(gram)
+    flipped = vectors * np.array([1, -1, -1, 1, -1])
+    root = (flipped / np.sqrt(values)) @ flipped.T
+    products = (features @ root) * payoffs[:, None]
+    expected = root @ np.where(np.abs(products) <= 0.7, products, 0).sum(axis=0)
+    got = kernels.truncated_estimate(*map(jnp.asarray, (features, payoffs, gram, 0.7)))
+    np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [(np.float64, 2e-12), (np.float32, 2e-7)])
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e6, 1e8, 1e10])
+def test_the_rational_root_covers_its_spectrum(condition, dtype, accuracy):
+    shifts, weights = root_quadrature(condition, num_shifts(condition, dtype))
+    spectrum = np.geomspace(1, condition, 5001)
+    values = np.sum(weights / (spectrum[:, None] + shifts), axis=1)
+    np.testing.assert_allclose(values * np.sqrt(spectrum), 1, atol=accuracy)
+    assert np.all(shifts > 0)
+    assert np.all(weights > 0)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 20])
+def test_shifted_inverses_follow_the_root_through_updates(dim):
+    rng = np.random.default_rng(dim)
+    ridge, condition = 0.5, 1e6
+    gram = ridge * np.eye(dim)
+    state = kernels.shifted_inverses(jnp.asarray(gram), jnp.asarray(ridge), condition)
+    step = jax.jit(lambda s, x: kernels.shifted_inverses_update(s, x, jnp.asarray(ridge), condition))
+    for _ in range(600):
+        feature = rng.uniform(size=dim)
+        gram += np.outer(feature, feature)
+        state = step(state, jnp.asarray(feature))
+    np.testing.assert_allclose(state.root, numpy_root(gram), rtol=1e-10, atol=1e-12)
+
+
+# Truncation
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+@pytest.mark.parametrize("level", [0.05, 0.5, 1e9])
+def test_truncated_estimate_is_the_pseudocode(level, two_sided):
+    rng = np.random.default_rng(4)
+    features, payoffs = rng.uniform(size=(60, 4)), rng.standard_t(1.2, size=60)
+    gram = np.eye(4) + features.T @ features
+    got = kernels.truncated_estimate(*map(jnp.asarray, (features, payoffs, gram, level)), two_sided=two_sided)
+    np.testing.assert_allclose(got, numpy_truncated(features, payoffs, gram, level, two_sided), rtol=1e-10, atol=1e-12)
+    padded = np.vstack([features, rng.normal(size=(7, 4))]), np.append(payoffs, rng.normal(size=7))
+    masked = kernels.truncated_estimate(
+        *map(jnp.asarray, (*padded, gram, level)), mask=jnp.arange(67) < 60, two_sided=two_sided
+    )
+    np.testing.assert_allclose(masked, got, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+@pytest.mark.parametrize("tail", [1.1, 3.0])
+def test_the_pruned_form_gives_the_full_pass_s_estimate(tail, two_sided):
+    rng = np.random.default_rng(5)
+    dim, rounds = 3, 250
+    gram = np.eye(dim)
+    state = kernels.doubtful_init(dim, 200, jnp.float64)
+    features, payoffs, peak, dropped = [], [], 0, 0
+    for t in range(1, rounds + 1):
+        feature, payoff = rng.uniform(size=dim), 1 + rng.standard_t(tail)
+        features.append(feature)
+        payoffs.append(payoff)
+        gram += np.outer(feature, feature)
+        level = 0.4 * t**0.1
+        root = jnp.asarray(numpy_root(gram))
+        state, sums = kernels.doubtful_update(
+            state, *map(jnp.asarray, (feature, payoff)), root, level, two_sided=two_sided
+        )
+        got = kernels.doubtful_estimate(state, sums, jnp.asarray(np.linalg.inv(gram)), root)
+        expected = numpy_truncated(np.array(features), np.array(payoffs), gram, level, two_sided)
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
+        peak = max(peak, int(state.live.sum()))
+        dropped += bool(np.any(np.abs(expected - np.linalg.solve(gram, np.array(features).T @ payoffs)) > 1e-9))
+    assert not state.overflow
+    assert peak > 3  # the buffer was used
+    assert int(state.live.sum()) < peak  # and payoffs were settled
+    assert dropped > 20  # and truncation made a difference
+
+
+def test_a_full_buffer_says_so_and_stays_said():
+    state = kernels.doubtful_init(2, 2, jnp.float64)
+    root, feature = jnp.eye(2), jnp.ones(2)
+    for count in range(1, 4):
+        state, _ = kernels.doubtful_update(state, feature, jnp.asarray(10.0), root, jnp.asarray(0.1))
+        assert bool(state.overflow) == (count > 2)
+    state, _ = kernels.doubtful_update(state, feature, jnp.asarray(0.0), root, jnp.asarray(1e9))
+    assert bool(state.overflow)
+    assert not state.live.any()
+
+
+def test_resizing_keeps_the_doubtful_payoffs():
+    state = kernels.doubtful_init(2, 6, jnp.float64)._replace(
+        features=jnp.arange(12.0).reshape(6, 2),
+        payoffs=jnp.arange(6.0),
+        live=jnp.array([False, True, False, False, True, True]),
+    )
+    smaller = doubtful_resize(state, 3)
+    np.testing.assert_array_equal(smaller.payoffs, [1, 4, 5])
+    np.testing.assert_array_equal(smaller.features, [[2, 3], [8, 9], [10, 11]])
+    assert smaller.live.all()
+    assert not smaller.overflow
+    assert doubtful_resize(state, 2).overflow
+    larger = doubtful_resize(state, 9)
+    assert int(larger.live.sum()) == 3
+    assert larger.features.shape == (9, 2)
+
+
+def test_a_huge_payoff_leaves_no_rounding_behind():
+    rng = np.random.default_rng(6)
+    features, payoffs = rng.uniform(size=(30, 3)), rng.normal(size=30)
+    payoffs[3] = 1e15
+    gram = np.eye(3)
+    state = kernels.doubtful_init(3, 30, jnp.float64)
+    for feature, payoff in zip(features, payoffs, strict=True):
+        gram += np.outer(feature, feature)
+        root = kernels.inverse_sqrt(jnp.asarray(gram))
+        state, sums = kernels.doubtful_update(state, jnp.asarray(feature), jnp.asarray(payoff), root, jnp.asarray(2.0))
+    got = kernels.doubtful_estimate(state, sums, jnp.linalg.inv(jnp.asarray(gram)), root)
+    np.testing.assert_allclose(got, numpy_truncated(features, payoffs, gram, 2.0), rtol=1e-10, atol=1e-12)
+
+
+# Medians
+
+
+def test_the_center_of_three_numbers():  # P14
+    estimates = jnp.array([[0.0], [1.0], [10.0]])
+    index, radius = kernels.median_center(estimates, jnp.eye(1))
+    assert (int(index), float(radius)) == (1, 5.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "outliers", "all equal", "two clusters"])
+def test_median_center_is_the_pseudocode(seed, kind):
+    rng = np.random.default_rng(seed)
+    num, dim = int(rng.integers(2, 45)), int(rng.integers(1, 8))
+    estimates = rng.standard_t(1.5, size=(num, dim))
+    if kind == "rounded":
+        estimates = np.round(estimates)
+    elif kind == "half equal":
+        estimates[: num // 2 + 1] = estimates[0]
+    elif kind == "outliers":
+        estimates[rng.integers(0, num, 3)] *= 1e9
+    elif kind == "all equal":
+        estimates[:] = estimates[0]
+    elif kind == "two clusters":
+        estimates[::2] += 1e6
+    gram = random_gram(rng, dim)
+    expected_index, expected_radius = numpy_center(estimates, gram)
+    index, radius = kernels.median_center(jnp.asarray(estimates), jnp.asarray(gram))
+    assert int(index) == expected_index
+    np.testing.assert_allclose(radius, expected_radius, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("num", "dim"), [(317, 10), (318, 20)])
+def test_median_center_at_the_papers_size(num, dim):
+    rng = np.random.default_rng(num)
+    estimates, gram = rng.standard_t(3, size=(num, dim)), random_gram(rng, dim)
+    index, radius = kernels.median_center(jnp.asarray(estimates), jnp.asarray(gram))
+    expected_index, expected_radius = numpy_center(estimates, gram)
+    assert int(index) == expected_index
+    np.testing.assert_allclose(radius, expected_radius, rtol=1e-12)
+
+
+def test_one_estimate_is_its_own_center():
+    index, radius = kernels.median_center(jnp.ones((1, 3)), jnp.eye(3))
+    assert (int(index), float(radius)) == (0, 0.0)
+
+
+@pytest.mark.parametrize(("pulls", "blocks"), [(1, 1), (6, 2), (141, 64), (10, 3), (7, 7)])
+def test_median_of_means(pulls, blocks):
+    payoffs = np.random.default_rng(pulls).standard_t(2, size=pulls)
+    length = pulls // blocks
+    expected = np.median(payoffs[: length * blocks].reshape(blocks, length).mean(axis=1))
+    np.testing.assert_allclose(kernels.median_of_means(jnp.asarray(payoffs), blocks), expected, rtol=1e-14)
+
+
+# Choosing
+
+
+def test_ties_go_to_the_lowest_index():  # P1
+    arms = jnp.ones((4, 3))
+    assert int(kernels.optimistic_arm(arms, jnp.zeros(3), jnp.eye(3), jnp.asarray(1.0))) == 0
+    assert int(kernels.optimistic_arm(arms.at[0].set(0), jnp.zeros(3), jnp.eye(3), jnp.asarray(1.0))) == 1
+
+
+def test_ties_are_ties_up_to_rounding():
+    arms = jnp.array([[0.1 + 0.2], [0.3 + 1e-13], [0.3]])
+    assert int(kernels.optimistic_arm(arms, jnp.ones(1), jnp.eye(1), jnp.asarray(1.0))) == 0
+    clear = jnp.array([[0.3], [0.3 + 1e-9]])
+    assert int(kernels.optimistic_arm(clear, jnp.ones(1), jnp.eye(1), jnp.asarray(1.0))) == 1
+
+
+def test_widths_at_the_start():  # P3
+    from linbet_jax.kernels.selection import squared_widths
+
+    assert float(jnp.sqrt(squared_widths(jnp.array([[1.0, 0.0]]), jnp.eye(2) / 4)[0])) == 0.5
+
+
+def test_optimistic_arm_is_the_argmax():
+    rng = np.random.default_rng(7)
+    gram = random_gram(rng, 6)
+    arms, center = rng.normal(size=(30, 6)), rng.normal(size=6)
+    for radius in (0.0, 0.3, 10.0):
+        indices = arms @ center + radius * np.sqrt(np.einsum("kd,de,ke->k", arms, np.linalg.inv(gram), arms))
+        got = kernels.optimistic_arm(*map(jnp.asarray, (arms, center, np.linalg.inv(gram), radius)))
+        assert int(got) == int(np.argmax(indices))
+
+
+# Every kernel: dtype, batching, wrong shapes
+
+CALLS = {
+    "ridge_estimates": lambda t: kernels.ridge_estimates(t(jnp.eye(3)), t(jnp.ones((3, 5)))),
+    "inverse_sqrt": lambda t: kernels.inverse_sqrt(t(jnp.eye(3))),
+    "median_center": lambda t: kernels.median_center(t(jnp.arange(15.0).reshape(5, 3)), t(jnp.eye(3)))[1],
+    "truncated_estimate": lambda t: kernels.truncated_estimate(
+        t(jnp.ones((4, 3))), t(jnp.ones(4)), t(jnp.eye(3)), t(1.0)
+    ),
+    "doubtful": lambda t: kernels.doubtful_update(
+        kernels.doubtful_init(3, 4, t(1.0).dtype), t(jnp.ones(3)), t(9.0), t(jnp.eye(3)), t(1.0)
+    ),
+    "median_of_means": lambda t: kernels.median_of_means(t(jnp.arange(6.0)), 3),
+    "shifted_inverses": lambda t: kernels.shifted_inverses(t(jnp.eye(3)), t(1.0), 1e4),
+}
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_kernels_follow_the_dtype_of_their_arrays(name, x64):
+    with jax.enable_x64(x64):
+        for dtype in [jnp.float32] + [jnp.float64] * x64:
+            result = CALLS[name](lambda value, dtype=dtype: jnp.asarray(value, dtype))
+            floats = [leaf for leaf in jax.tree.leaves(result) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+            assert floats
+            assert {leaf.dtype for leaf in floats} == {jnp.dtype(dtype)}
+
+
+def test_batching_equals_a_loop():
+    rng = np.random.default_rng(8)
+    estimates = jnp.asarray(rng.standard_t(2, size=(6, 21, 4)))
+    grams = jnp.asarray(np.stack([random_gram(rng, 4) for _ in range(6)]))
+    features, payoffs = jnp.asarray(rng.uniform(size=(6, 30, 4))), jnp.asarray(rng.standard_t(1.5, size=(6, 30)))
+    index, radius = jax.vmap(kernels.median_center)(estimates, grams)
+    truncated = jax.vmap(lambda x, y, v: kernels.truncated_estimate(x, y, v, 0.5))(features, payoffs, grams)
+    for i in range(6):
+        alone = kernels.median_center(estimates[i], grams[i])
+        assert int(index[i]) == int(alone[0])
+        np.testing.assert_allclose(radius[i], alone[1], rtol=1e-13)
+        np.testing.assert_allclose(
+            truncated[i], kernels.truncated_estimate(features[i], payoffs[i], grams[i], 0.5), rtol=1e-11, atol=1e-13
+        )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: kernels.ridge_estimates(jnp.eye(3), jnp.ones((4, 2))),
+        lambda: kernels.inverse_sqrt(jnp.ones((2, 3))),
+        lambda: kernels.median_center(jnp.ones((5, 3)), jnp.eye(4)),
+        lambda: kernels.truncated_estimate(jnp.ones((4, 3)), jnp.ones(5), jnp.eye(3), 1.0),
+        lambda: kernels.truncated_estimate(jnp.ones((4, 3)), jnp.ones(4), jnp.eye(3), 1.0, mask=jnp.ones(3, bool)),
+        lambda: kernels.optimistic_arm(jnp.ones((4, 3)), jnp.ones(2), jnp.eye(3), 1.0),
+        lambda: kernels.median_of_means(jnp.ones(4), 5),
+        lambda: kernels.median_of_means(jnp.ones(4), 0),
+        lambda: kernels.doubtful_init(0, 4),
+        lambda: kernels.doubtful_init(3, 0),
+    ],
+)
+def test_wrong_shapes_are_refused_before_anything_runs(call):
+    with pytest.raises(ValueError, match=r"expected|must be"):
+        call()

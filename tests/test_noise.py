@@ -1,0 +1,679 @@
+"""Payoff laws: exact laws of the samples, exact moments, and the samplers bit by bit."""
+
+import dataclasses
+import functools
+import itertools
+import math
+import pickle
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from linbet_jax import noise
+from linbet_jax.noise import (
+    CenteredPareto,
+    Gaussian,
+    LogNormal,
+    Pareto,
+    StudentT,
+    SymmetricPareto,
+    TwoPoint,
+    TwoPointNoise,
+)
+
+LAWS = (
+    StudentT(3.0),
+    StudentT(1.5, scale=2.0),
+    Gaussian(0.7),
+    Pareto(2.0),
+    CenteredPareto(1.6, scale=0.5),
+    SymmetricPareto(2.5),
+    LogNormal(1.2),
+    TwoPoint(4.0),
+    TwoPointNoise(3.0),
+)
+EXTREME = (
+    StudentT(1.02),
+    StudentT(1e30),
+    Pareto(1.02),
+    Pareto(1e6),
+    CenteredPareto(1.02),
+    SymmetricPareto(1.02),
+    LogNormal(5.0),
+    LogNormal(1e-6),
+)
+IDS = [law.name for law in LAWS]
+MEAN = 1.25  # allowed by every law above
+
+
+def ks_p_value(sample, cdf, slack=0.0):
+    """Two-sided Kolmogorov-Smirnov p-value; laws with atoms are handled (conservatively) by their left limits.
+
+    The sample's values are known up to the relative error `slack` only (atoms in float32).
+    """
+    points, counts = np.unique(np.asarray(sample, np.float64), return_counts=True)
+    after = np.cumsum(counts) / counts.sum()
+    before = np.concatenate([[0.0], after[:-1]])
+    above, below = points + slack * np.abs(points), np.nextafter(points - slack * np.abs(points), -np.inf)
+    gap = max(np.max(np.abs(after - cdf(above))), np.max(np.abs(before - cdf(below))))
+    return special.kolmogorov(math.sqrt(counts.sum()) * gap)
+
+
+@functools.partial(jax.jit, static_argnames=("count", "dtype"))
+def standards(law, key, count, dtype):
+    """Variates 0..count-1 of a key, the i-th from fold_in(key, i)."""
+    return jax.vmap(lambda i: law.standard(jax.random.fold_in(key, i), dtype))(jnp.arange(count))
+
+
+def words_of(*numbers):
+    """64-bit numbers as 32-bit halves [len(numbers), 2]."""
+    return jnp.asarray([[n >> 32, n & 0xFFFFFFFF] for n in numbers], jnp.uint32)
+
+
+# The samplers against the exact laws ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_n1_student_t_has_the_exact_law(seed):
+    law, draws = StudentT(3.0), 200_000
+    sample = np.asarray(law.sample(jax.random.key(seed), 0.0, (draws,), jnp.float64))
+    assert ks_p_value(sample, law.cdf) > 1e-3
+    far = 2.0 * law.cdf(-10.0)
+    assert far == pytest.approx(0.0021285, rel=1e-4)
+    assert abs(np.mean(np.abs(sample) > 10.0) - far) < 4.0 * math.sqrt(far * (1.0 - far) / draws)
+
+
+def equations(jaxpr):
+    """All equations of a jaxpr, inner ones included."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in jax.tree.leaves(list(eqn.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
+
+
+def test_n1_the_two_uniforms_come_from_different_keys():
+    law, key = StudentT(3.0), jax.random.key(11)
+    first, second = (jax.random.bits(k, (2,), jnp.uint32) for k in jax.random.split(key))
+    expected = law.transform(jnp.stack([first, second]), jnp.float64)
+    assert float(law.standard(key, jnp.float64)) == pytest.approx(float(expected), rel=1e-14)
+    assert not np.array_equal(first, second)
+
+
+def test_n2_pareto_starts_at_its_scale():
+    law, mean, draws = Pareto(3.0), 6.0, 1_000_000  # scale 4
+    sample = np.asarray(law.sample(jax.random.key(2), mean, (draws,), jnp.float64))
+    assert 4.0 <= sample.min() < 4.0001
+    assert abs(sample.mean() - mean) < 5.0 * law.std(mean) / math.sqrt(draws)
+    assert law.std(mean) == pytest.approx(4.0 * math.sqrt(3.0 / 4.0), rel=1e-14)
+
+
+LATTICE = (0, 1, (2**23 - 1) << 41, 2**63 - 1, 2**63, 2**64 - 1)  # 0, tiny, 1 - 2^-23, the middle, all ones
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("law", LAWS + EXTREME, ids=lambda law: law.name)
+def test_n3_the_ends_of_the_uniform_lattice_are_finite(law, dtype):
+    words = jnp.stack([words_of(*numbers) for numbers in itertools.product(LATTICE, repeat=law.uniforms)])
+    with jax.debug_nans(True), jax.debug_infs(True):
+        variates = law.transform(words, dtype)
+        assert variates.dtype == dtype
+        assert np.isfinite(np.asarray(variates)).all()
+        assert np.isfinite(np.asarray(law.payoff(variates, MEAN))).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_uniforms_keep_their_relative_precision_at_both_ends(dtype):
+    eps = float(jnp.finfo(dtype).eps)
+    numbers = [0, 1, 5, 2**31, 2**40 + 3, 2**63 - 1, 2**63, 2**64 - 2**20, 2**64 - 2, 2**64 - 1]
+    words = words_of(*numbers)
+    with mpmath.workdps(60):
+        exact = [(mpmath.mpf(n) + 0.5) / 2**64 for n in numbers]
+        energy = [float(-mpmath.log(u)) for u in exact]
+        sine = [float(mpmath.sin(mpmath.pi * (u - 0.5))) for u in exact]
+    np.testing.assert_allclose(noise.uniform(words, dtype), [float(u) for u in exact], rtol=2 * eps)
+    np.testing.assert_allclose(noise.exponential(words, dtype), energy, rtol=8 * eps)
+    np.testing.assert_allclose(noise.half_turn(words, dtype), sine, rtol=8 * eps, atol=2.0**-60)
+    assert noise.uniform(words, dtype).min() > 0.0
+    assert noise.exponential(words, dtype).min() > 0.0
+
+
+@pytest.mark.parametrize("x64", [False, True], ids=["x32", "x64"])
+@pytest.mark.parametrize("law", LAWS, ids=IDS)
+def test_samples_follow_the_cdf(law, x64):
+    with jax.enable_x64(x64):
+        sample = law.sample(jax.random.key(7), MEAN, (20_000,))
+    assert sample.dtype == (jnp.float64 if x64 else jnp.float32)
+    assert sample.shape == (20_000,)
+    slack = float(jnp.finfo(sample.dtype).eps) * 4.0 if isinstance(law, (TwoPoint, TwoPointNoise)) else 0.0
+    assert ks_p_value(sample, lambda x: law.cdf(x, MEAN), slack) > 1e-3
+
+
+@pytest.mark.parametrize("law", [StudentT(3.0), Pareto(2.0)], ids=lambda law: law.name)
+def test_float32_is_the_same_draw_with_x64_off_and_on(law):
+    with jax.enable_x64(False):
+        off = np.asarray(standards(law, jax.random.key(7), 1000, jnp.float32))
+    on = np.asarray(standards(law, jax.random.key(7), 1000, jnp.float32))
+    np.testing.assert_array_equal(off, on)
+    exact = np.asarray(standards(law, jax.random.key(7), 1000, jnp.float64))
+    np.testing.assert_allclose(on, exact, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("law", [Pareto(2.0), LogNormal(1.0), TwoPoint(3.0)], ids=lambda law: law.name)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_mean_of_zero_pays_nothing_and_a_full_mean_always(law, dtype):
+    assert np.all(np.asarray(law.sample(jax.random.key(0), 0.0, (1000,), dtype)) == 0.0)
+    np.testing.assert_array_equal(law.cdf([-1.0, -1e-300, 0.0, 1.0], 0.0), [0.0, 0.0, 1.0, 1.0])
+    assert law.raw_moment(1.5, 0.0) == law.central_moment(1.5, 0.0) == 0.0
+    if isinstance(law, TwoPoint):
+        assert np.all(np.asarray(law.sample(jax.random.key(0), 3.0, (1000,), dtype)) == 3.0)
+        assert float(law.payoff(law.transform(words_of(2**64 - 1), dtype), 3.0)) == 3.0
+
+
+def test_n7_huge_degrees_of_freedom_are_the_gaussian_limit():
+    key = jax.random.key(5)
+    for dtype, rtol in ((jnp.float32, 1e-6), (jnp.float64, 1e-14)):
+        for df in (1e30, 1e300):  # the second overflows float32
+            t = np.asarray(standards(StudentT(df), key, 1000, dtype))
+            np.testing.assert_allclose(t, standards(Gaussian(), key, 1000, dtype), rtol=rtol)
+    law = StudentT(1e30)
+    x = np.linspace(-8.0, 8.0, 33)
+    np.testing.assert_allclose(law.cdf(x), Gaussian().cdf(x), rtol=1e-12)
+    for order in (0.5, 1.0, 1.5, 2.0, 3.3):
+        for mean in (0.0, 0.4, 30.0):
+            assert law.raw_moment(order, mean) == pytest.approx(Gaussian().raw_moment(order, mean), rel=1e-11)
+            assert law.central_moment(order, mean) == pytest.approx(Gaussian().central_moment(order), rel=1e-12)
+
+
+def test_n8_a_barely_integrable_t_in_float32():
+    law, draws = StudentT(1.02), 1_000_000
+    with jax.enable_x64(False):
+        sample = np.asarray(law.sample(jax.random.key(8), 0.0, (draws,)), np.float64)
+    assert np.isfinite(sample).all()
+    for level in (10.0, 1e3, 1e5, 1e6):
+        share = 2.0 * law.cdf(-level)
+        assert abs(np.mean(np.abs(sample) > level) - share) < 4.0 * math.sqrt(share / draws)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=IDS)
+def test_p17_samplers_have_no_loop(law):
+    for dtype in (jnp.float32, jnp.float64):
+        jaxpr = jax.make_jaxpr(lambda key, d=dtype: law.payoff(law.standard(key, d), MEAN))(jax.random.key(0))
+        names = {eqn.primitive.name for eqn in equations(jaxpr.jaxpr)}
+        assert "random_bits" in names
+        assert not names & {"while", "scan", "cond"}
+
+
+# Golden values (case R6): float64, threefry2x32 with jax_threefry_partitionable, draw i from fold_in(key(0), i).
+GOLDEN = {
+    StudentT(3.0): (-1.885164227252593, -1.1021801711209844, 2.6884943441631357, 0.27610634334943157),
+    Pareto(2.0): (1.08958955049629, 11.709005047174596, 1.052660993452811, 1.9353203580649816),
+}
+
+
+@pytest.mark.parametrize("law", GOLDEN, ids=lambda law: law.name)
+def test_r6_golden_variates(law):
+    key = jax.random.key(0, impl="threefry2x32")
+    with jax.threefry_partitionable(True):
+        np.testing.assert_allclose(standards(law, key, 4, "float64"), GOLDEN[law], rtol=1e-14)
+        for x64 in (False, True):
+            with jax.enable_x64(x64):
+                np.testing.assert_allclose(standards(law, key, 4, "float32"), GOLDEN[law], rtol=5e-7)
+
+
+def exact_variate(law, words):
+    """The standard variate of 32-bit words [uniforms, 2], in 40 digits, from the textbook formulas."""
+    numbers = [int(high) * 2**32 + int(low) for high, low in words]
+    u = [(mpmath.mpf(n) + 0.5) / 2**64 for n in numbers]
+    if isinstance(law, (StudentT, Gaussian, LogNormal)):
+        cosine = mpmath.cos(2 * mpmath.pi * (1 - u[1]) / 2)  # of a uniform angle, folded onto half the circle
+        if isinstance(law, StudentT):  # Bailey (1994)
+            return mpmath.sqrt(law.df * (mpmath.power(u[0], mpmath.mpf(-2) / law.df) - 1)) * cosine
+        return mpmath.sqrt(-2 * mpmath.log(u[0])) * cosine
+    if isinstance(law, Pareto):
+        return mpmath.power(u[0], -1 / mpmath.mpf(law.shape))
+    if isinstance(law, CenteredPareto):
+        shape = mpmath.mpf(law.shape)
+        return mpmath.power(u[0], -1 / shape) - shape / (shape - 1)
+    if isinstance(law, SymmetricPareto):
+        size = mpmath.power((mpmath.mpf(2 * numbers[0] % 2**64) + 0.5) / 2**64, -1 / mpmath.mpf(law.shape))
+        return size if numbers[0] >= 2**63 else -size
+    if isinstance(law, TwoPoint):
+        return u[0]
+    return -law.gamma if u[0] <= 1 / (1 + mpmath.mpf(law.gamma) ** 2) else 1 / mpmath.mpf(law.gamma)
+
+
+@pytest.mark.parametrize("law", LAWS + EXTREME, ids=lambda law: law.name)
+def test_variates_agree_with_the_textbook_formula(law):
+    words = np.random.default_rng(1).integers(0, 2**32, (40, law.uniforms, 2), np.uint32)
+    with mpmath.workdps(80):
+        exact = np.array([float(exact_variate(law, one)) for one in words])
+    # A centred variate loses the digits of what is subtracted.
+    lost = 1.0 / (law.shape - 1.0) if isinstance(law, CenteredPareto) else 0.0
+    for dtype, rtol in ((jnp.float64, 1e-14), (jnp.float32, 2e-6)):
+        variates = law.transform(jnp.asarray(words), dtype)
+        np.testing.assert_allclose(variates, exact, rtol=rtol, atol=lost * lost * rtol)
+
+
+def test_draw_i_depends_on_key_and_i_alone():
+    law, key = StudentT(3.0), jax.random.key(1)
+    long = np.asarray(law.sample(key, 2.0, (3, 5), jnp.float64)).ravel()
+    np.testing.assert_array_equal(law.sample(key, 2.0, (4,), jnp.float64), long[:4])
+    assert float(law.sample(key, 2.0, (), jnp.float64)) == long[0]
+    np.testing.assert_allclose(law.payoff(standards(law, key, 8, "float64"), 2.0), long[:8], rtol=1e-14)
+    means = np.linspace(0.0, 1.0, 5)
+    spread = law.sample(key, means, (3, 5), jnp.float64)
+    np.testing.assert_allclose(spread, long.reshape(3, 5) - 2.0 + means, atol=1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=IDS)
+def test_key_reuse_checking_is_silent(law):
+    with jax.debug_key_reuse(True):
+        standards(law, jax.random.key(0), 3, "float64")
+        law.standard(jax.random.key(1))
+
+
+def test_dtypes_are_followed_or_refused():
+    law, key = StudentT(3.0), jax.random.key(0)
+    assert law.standard(key).dtype == jnp.float64
+    assert law.payoff(jnp.float32(1.5), np.float64(2.0)).dtype == jnp.float32
+    with jax.enable_x64(False):
+        assert law.standard(key).dtype == jnp.float32
+        with pytest.raises(ValueError, match=r"dtype must be float32 .* off .* got float64"):
+            law.standard(key, jnp.float64)
+        with pytest.raises(ValueError, match=r"dtype must be float32 .* off .* got float64"):
+            law.sample(key, 0.0, (2,), "float64")
+    for wrong in (jnp.float16, jnp.int32, "number", 3):
+        with pytest.raises(ValueError, match="dtype must be float32 or float64"):
+            law.standard(key, wrong)
+
+
+# Moments and cdf against independent quadrature -----------------------------------------------------------------------
+
+
+def log_density(law, mean, y):
+    """The textbook log density of payoffs y, -inf outside the support."""
+    if isinstance(law, StudentT):
+        df, z = law.df, (y - mean) / law.scale
+        constant = math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0) - 0.5 * math.log(df * math.pi)
+        with np.errstate(divide="ignore"):
+            return (
+                constant
+                - math.log(law.scale)
+                - 0.5 * (df + 1.0) * np.logaddexp(0.0, 2.0 * np.log(np.abs(z)) - math.log(df))
+            )
+    if isinstance(law, Gaussian):
+        return -0.5 * ((y - mean) / law.scale) ** 2 - math.log(law.scale * math.sqrt(2.0 * math.pi))
+    if isinstance(law, LogNormal):
+        inside = np.where(y > 0.0, y, 1.0)
+        z = np.log(inside / mean) / law.sigma + law.sigma / 2.0
+        return np.where(y > 0.0, -0.5 * z * z - np.log(inside * law.sigma * math.sqrt(2.0 * math.pi)), -math.inf)
+    if isinstance(law, Pareto):
+        x, scale, share = y, mean * (law.shape - 1.0) / law.shape, 1.0
+    elif isinstance(law, CenteredPareto):
+        x, scale, share = y - mean + law.scale * law.shape / (law.shape - 1.0), law.scale, 1.0
+    else:
+        x, scale, share = np.abs(y - mean), law.scale, 0.5
+    inside = np.where(x >= scale, x / scale, 1.0)
+    return np.where(x >= scale, math.log(share * law.shape / scale) - (law.shape + 1.0) * np.log(inside), -math.inf)
+
+
+def edges(law, mean):
+    """Where the density jumps or turns."""
+    if isinstance(law, Pareto):
+        return [mean * (law.shape - 1.0) / law.shape]
+    if isinstance(law, CenteredPareto):
+        return [mean - law.scale / (law.shape - 1.0)]
+    if isinstance(law, SymmetricPareto):
+        return [mean - law.scale, mean + law.scale]
+    ladder = (
+        [mean + sign * law.scale * 2.0**j for j in range(-1, 24) for sign in (-1, 1)]
+        if isinstance(law, StudentT)
+        else []
+    )
+    return [0.0, mean, *ladder]
+
+
+def quadrature(law, mean, order, centre, low=-math.inf, high=math.inf):
+    """E|y - centre|^order 1{low < y < high} by the tanh-sinh rule over log|y - centre| on both sides of it."""
+    t = np.arange(-56, 57) / 16.0
+    nodes = np.tanh(0.5 * math.pi * np.sinh(t))
+    weights = 0.5 * math.pi * np.cosh(t) / np.cosh(0.5 * math.pi * np.sinh(t)) ** 2 / 16.0
+    spare = law.max_order - order
+    reach = 40.0 if spare > 1.0 else 36.0 / spare
+    total = 0.0
+    for sign in (-1.0, 1.0):
+        special_points = [sign * (e - centre) for e in [*edges(law, mean), low, high]]
+        inner = [math.log(e) for e in special_points if 0.0 < e < math.inf]
+        points = np.unique([*np.arange(-60.0, reach + 1.0, 1.0), *inner])
+        half = 0.5 * np.diff(points)[:, None]
+        x = points[:-1, None] + half * (1.0 + nodes)
+        y = centre + sign * np.exp(x)
+        values = np.exp(x * (order + 1.0) + log_density(law, mean, y)) * ((y > low) & (y < high))
+        total += np.sum(half * weights * values)
+    return total
+
+
+CONTINUOUS = (
+    StudentT(3.0),
+    StudentT(2.1, scale=3.0),
+    StudentT(60.0),
+    Gaussian(0.7),
+    Pareto(2.0),
+    Pareto(1.85),
+    CenteredPareto(2.2, scale=0.5),
+    SymmetricPareto(1.9),
+    LogNormal(0.8),
+)
+
+
+@pytest.mark.parametrize("order", [1.0, 1.5, 1.75])
+@pytest.mark.parametrize("law", CONTINUOUS, ids=lambda law: law.name)
+def test_moments_against_quadrature(law, order):
+    for mean in (0.3, 2.5):
+        assert law.raw_moment(order, mean) == pytest.approx(quadrature(law, mean, order, 0.0), rel=1e-10)
+        assert law.central_moment(order, mean) == pytest.approx(quadrature(law, mean, order, mean), rel=1e-10)
+
+
+def shifted_pareto(shape, pole, order):
+    """E|X - pole|^order of the Pareto law on [1, inf) by hypergeometric functions, 30 digits."""
+    with mpmath.workdps(30):
+        a, w, p = mpmath.mpf(shape), mpmath.mpf(pole), mpmath.mpf(order)
+        if w <= 1:
+            return float(a / (a - p) * mpmath.hyp2f1(-p, a - p, a - p + 1, w))
+        beyond = a * w ** (p - a) * mpmath.beta(a - p, p + 1)
+        below = (w - 1) ** (p + 1) / (p + 1) * mpmath.hyp2f1(a + 1, 1, p + 2, 1 - w) * a
+        return float(beyond + below)
+
+
+@pytest.mark.parametrize("shape", [1.02, 1.501, 2.0, 30.0])
+@pytest.mark.parametrize("order", [0.5, 1.0, 1.01, 1.5, 1.9999])
+def test_pareto_moments_near_the_edge(shape, order):
+    if order >= shape:
+        return
+    centre = mpmath.mpf(shape) / (mpmath.mpf(shape) - 1)
+    law = Pareto(shape)
+    scale = float(1 / centre)
+    assert law.central_moment(order, 2.0) == pytest.approx(
+        (2 * scale) ** order * shifted_pareto(shape, centre, order), rel=1e-10
+    )
+    assert law.raw_moment(order, 2.0) == pytest.approx((2 * scale) ** order * shape / (shape - order), rel=1e-12)
+    for mean in (-1e6, -3.0, -1e-3, 0.0, 0.5, 7.0, 1e6):
+        expected = shifted_pareto(shape, centre - mean, order)
+        assert CenteredPareto(shape).raw_moment(order, mean) == pytest.approx(expected, rel=1e-10)
+        expected = 0.5 * (shifted_pareto(shape, mean, order) + shifted_pareto(shape, -mean, order))
+        assert SymmetricPareto(shape).raw_moment(order, mean) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_pareto_law_of_huge_shape_is_exponential():
+    with mpmath.workdps(30):
+        expected = float(mpmath.quad(lambda e: abs(e - 1) ** 1.5 * mpmath.exp(-e), [0, 1, 4, 20, 80]))
+    shape = 1e9
+    assert CenteredPareto(shape, scale=shape).central_moment(1.5) == pytest.approx(expected, rel=1e-8)
+    assert Pareto(shape).central_moment(1.5, shape) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("mean", [1e-6, 0.1, 1.0, 12.0, 1e8])
+@pytest.mark.parametrize("order", [0.5, 1.0, 1.5, 1.99, 3.7])
+def test_gaussian_and_t_shifted_moments(order, mean):
+    with mpmath.workdps(30):
+        for scale in (1.0, 4.0):
+            half = mpmath.mpf(order) / 2
+            expected = (
+                mpmath.mpf(scale) ** order * 2**half * mpmath.gamma(half + mpmath.mpf(1) / 2) / mpmath.sqrt(mpmath.pi)
+            ) * mpmath.hyp1f1(-half, mpmath.mpf(1) / 2, -((mpmath.mpf(mean) / scale) ** 2) / 2)
+            assert Gaussian(scale).raw_moment(order, -mean) == pytest.approx(float(expected), rel=1e-10)
+
+
+@pytest.mark.parametrize("df", [1.06, 1.5, 2.0, 3.0, 4.0, 50.0])
+@pytest.mark.parametrize("order", [0.5, 1.0, 1.5, 1.9, 3.7])
+def test_t_moments_near_the_edge(df, order):
+    if order >= df:
+        return
+    law = StudentT(df)
+    for mean in (1e-6, 0.1, 1.0, 12.0, 1e5):
+        assert law.raw_moment(order, -mean) == pytest.approx(quadrature(law, -mean, order, 0.0), rel=1e-10)
+
+
+def test_two_point_moments_by_hand():
+    law, mean = TwoPoint(8.0), 2.0  # 8 with probability 1/4
+    assert law.raw_moment(1.5, mean) == pytest.approx(0.25 * 8.0**1.5, rel=1e-14)
+    assert law.central_moment(1.5, mean) == pytest.approx(0.25 * 6.0**1.5 + 0.75 * 2.0**1.5, rel=1e-14)
+    assert law.std(mean) == pytest.approx(math.sqrt(12.0), rel=1e-14)
+    np.testing.assert_array_equal(law.cdf([-0.1, 0.0, 7.9, 8.0], mean), [0.0, 0.75, 0.75, 1.0])
+    law = TwoPointNoise(3.0)  # -3 with probability 1/10, else 1/3
+    assert law.raw_moment(1.5, mean) == pytest.approx(0.1 * 1.0 + 0.9 * (7.0 / 3.0) ** 1.5, rel=1e-14)
+    assert law.central_moment(1.5) == pytest.approx((3.0**1.5 + 3.0**0.5) / 10.0, rel=1e-14)
+    assert law.std() == pytest.approx(1.0, rel=1e-14)
+    np.testing.assert_allclose(law.cdf([-1.1, -1.0, 2.3, 2.4], mean), [0.0, 0.1, 0.1, 1.0], rtol=1e-14)
+
+
+def test_variances_are_the_moments_of_order_two():
+    for law in (*CONTINUOUS, LogNormal(1e-4), StudentT(1e30)):
+        if law.max_order <= 2.0:
+            assert law.std(MEAN) == math.inf
+            np.testing.assert_array_equal(law.std([0.0, 1.0]), [math.inf, math.inf])
+            continue
+        # The closed form of order 2 against the quadrature just beside it.
+        for moment in (law.raw_moment, law.central_moment):
+            beside = math.sqrt(moment(2.0 - 1e-6, MEAN) * moment(2.0 + 1e-6, MEAN))
+            assert moment(2.0, MEAN) == pytest.approx(beside, rel=1e-7 if law.max_order > 2.2 else 1e-4)
+        assert law.std(MEAN) == pytest.approx(math.sqrt(law.central_moment(2.0, MEAN)), rel=1e-15)
+    assert StudentT(3.0).central_moment(2.0) == 3.0  # Table 1: c = 3 on S1 and S2
+    assert StudentT(3.0, scale=2.0).std() == math.sqrt(12.0)
+
+
+def test_n6_a_moment_just_below_the_tail_index():
+    law = Pareto(2.0)
+    assert law.raw_moment(1.9, 2.0) == pytest.approx(20.0, rel=1e-14)  # scale 1 at mean 2
+
+
+def test_moments_scale_and_broadcast():
+    means = np.array([[0.0, 1.0], [2.0, 1.0]])
+    for law in LAWS:
+        for moment in (law.raw_moment, law.central_moment):
+            values = moment(1.25, means)
+            assert values.shape == (2, 2)
+            assert values.dtype == np.float64
+            assert [[moment(1.25, m) for m in row] for row in means] == values.tolist()
+            assert isinstance(moment(1.25, 1.0), float)
+        assert isinstance(law.std(1.0), float)
+        assert law.std(means).shape == (2, 2)
+        assert law.cdf(np.zeros((3, 1, 2)), means).shape == (3, 2, 2)
+        assert isinstance(law.cdf(0.5, 1.0), float)
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if law.max_order > 1.5], ids=lambda law: law.name)
+def test_moment_bounds_are_the_largest_over_the_means(law):
+    least, most = law.mean_range
+    for low, high in ((-1.0, 2.5), (0.2, 0.4), (3.0, 3.0), (-9.0, 3.9)):
+        low, high = max(low, least), min(high, most)
+        grid = np.linspace(low, high, 101)
+        raw, central = law.moment_bounds(1.4, low, high)
+        assert raw == pytest.approx(np.max(law.raw_moment(1.4, grid)), rel=1e-4)
+        assert central == pytest.approx(np.max(law.central_moment(1.4, grid)), rel=1e-3)
+        assert raw >= np.max(law.raw_moment(1.4, grid)) * (1.0 - 1e-12)
+        assert central >= np.max(law.central_moment(1.4, grid)) * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("law", CONTINUOUS, ids=lambda law: law.name)
+def test_cdf_against_quadrature(law):
+    for mean in (0.3, 2.5):
+        for x in (-3.0, 0.2, 1.0, 2.6, 9.0):
+            assert law.cdf(x, mean) == pytest.approx(quadrature(law, mean, 0.0, mean, high=x), rel=1e-9, abs=1e-12)
+
+
+def test_the_t_cdf_is_exact_in_its_tails():
+    for df in (1.02, 3.0, 7.5):
+        for x in (-1e6, -30.0, -2.0, 0.0, 1.0):
+            nu = mpmath.mpf(df)
+            tail = mpmath.betainc(nu / 2, 0.5, 0, nu / (nu + mpmath.mpf(x) ** 2), regularized=True) / 2
+            expected = float(tail if x <= 0 else 1 - tail)
+            assert StudentT(df).cdf(x) == pytest.approx(expected, rel=1e-10)
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+WRONG = [
+    *(
+        (StudentT, "df", value, "1 < df < inf")
+        for value in (0, 1, 1.0, -1, math.nan, math.inf, "3", None, [3.0, 4.0], True)
+    ),
+    *(
+        (law, "shape", value, "1 < shape < inf")
+        for law in (Pareto, CenteredPareto, SymmetricPareto)
+        for value in (1, 0.5, -1, 0)
+    ),
+    (LogNormal, "sigma", 0.0, "0 < sigma < inf"),
+    (Gaussian, "std", -2.0, "0 < std < inf"),
+    (Gaussian, "std", 1j, "0 < std < inf"),
+    (TwoPoint, "value", math.inf, "0 < value < inf"),
+    (TwoPointNoise, "gamma", -0.1, "0 < gamma < inf"),
+]
+
+
+@pytest.mark.parametrize(("law", "field", "value", "allowed"), WRONG)
+def test_n4_wrong_parameters_are_refused(law, field, value, allowed):
+    with pytest.raises(ValueError, match=f"{law.__name__}: {field} must .*{allowed}") as caught:
+        law(**{field: value})
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("law", [StudentT, CenteredPareto, SymmetricPareto])
+def test_scales_are_positive(law):
+    for value in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="scale must satisfy 0 < scale < inf, got"):
+            law(3.0, scale=value)
+
+
+def test_n4_the_reason_is_the_mean():
+    for build in (lambda: StudentT(1.0), lambda: StudentT(0.0), lambda: Pareto(1.0), lambda: Pareto(-1.0)):
+        with pytest.raises(ValueError, match="mean does not exist"):
+            build()
+
+
+def test_n5_infinite_moments_name_the_largest_epsilon():
+    for law, order, allowed in (
+        (StudentT(2.0), 2.0, "0 < epsilon < 1"),
+        (Pareto(1.5), 1.5, "0 < epsilon < 0.5"),
+        (CenteredPareto(1.25), 2.0, "0 < epsilon < 0.25"),
+        (SymmetricPareto(3.0), 3.0, "0 < epsilon <= 1"),
+    ):
+        for moment in (law.raw_moment, law.central_moment):
+            with pytest.raises(ValueError, match=allowed) as caught:
+                moment(order, 1.0)
+            assert law.name in str(caught.value)
+            assert f"got {order!r}" in str(caught.value)
+        assert noise.admissible_epsilon(law) == allowed
+
+
+def test_wrong_orders_and_means():
+    law = StudentT(3.0)
+    for order in (0.0, -1.0, math.nan, math.inf, "2", [1.0, 1.5]):
+        with pytest.raises(ValueError, match="0 < order < inf"):
+            law.raw_moment(order)
+    with pytest.raises(ValueError, match=r"1 < order <= 3, got 1\.0"):
+        TwoPoint(1.0).moment_bounds(1.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match="exceeds the range of float64"):
+        LogNormal(50.0).raw_moment(2.0, 1.0)
+    with pytest.raises(ValueError, match="exceeds the range of float64"):
+        LogNormal(50.0).central_moment(1.9, 1.0)
+    with pytest.raises(ValueError, match="means must be numbers, got 'large'"):
+        law.cdf(0.0, "large")
+    for shape in (-1, (2, -1), (2.0,), "ab", None):
+        with pytest.raises(ValueError, match="shape must be a tuple of integers"):
+            law.sample(jax.random.key(0), 0.0, shape)
+    with pytest.raises(ValueError, match=r"mean must broadcast to shape \(\), got shape \(2,\)"):
+        law.sample(jax.random.key(0), np.zeros(2))
+    with pytest.raises(ValueError, match=r"mean must broadcast to shape \(1,\), got shape \(2,\)"):
+        law.sample(jax.random.key(0), np.zeros(2), (1,))
+    for bad, mean, allowed in (
+        (Pareto(2.0), [1.0, -0.5], "0 <= mean <= inf, got -0.5"),
+        (LogNormal(1.0), -1e-9, "0 <= mean <= inf, got -1e-09"),
+        (TwoPoint(2.0), [[2.5]], "0 <= mean <= 2, got 2.5"),
+        (Gaussian(), math.nan, "-inf <= mean <= inf, got nan"),
+        (StudentT(3.0), [0.0, math.inf], "-inf <= mean <= inf, got inf"),
+    ):
+        for call in (
+            lambda m, law=bad: law.check_means(m),
+            lambda m, law=bad: law.raw_moment(1.5, m),
+            lambda m, law=bad: law.central_moment(1.5, m),
+            lambda m, law=bad: law.std(m),
+            lambda m, law=bad: law.cdf(0.0, m),
+        ):
+            with pytest.raises(ValueError, match=allowed):
+                call(mean)
+
+
+# Laws as values -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", LAWS, ids=IDS)
+def test_laws_are_values(law):
+    clone = pickle.loads(pickle.dumps(law))
+    assert clone == law
+    assert hash(clone) == hash(law)
+    assert eval(repr(law), vars(noise)) == law
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        law.scale = 3.0
+    assert len({law, clone, *LAWS}) == len(LAWS)
+
+
+def test_equality_is_by_value_and_by_type():
+    assert StudentT(3) == StudentT(np.float32(3.0)) == StudentT(jnp.asarray(3.0))
+    assert hash(StudentT(3)) == hash(StudentT(3.0))
+    assert StudentT(3.0) != StudentT(4.0)
+    assert Pareto(2.0) != CenteredPareto(2.0)
+    assert StudentT(3.0) != StudentT(3.0, scale=2.0)
+
+
+def test_names():
+    assert StudentT(3.0).name == "Student t(3)"
+    assert Pareto(2.0).name == "Pareto(2)"
+    assert CenteredPareto(1.5, scale=2.0).name == "centered Pareto(1.5, scale 2)"
+    assert Gaussian(0.5).name == "Gaussian(0.5)"
+
+
+@pytest.mark.parametrize("law", LAWS, ids=IDS)
+def test_laws_are_pytrees(law):
+    leaves, structure = jax.tree.flatten(law)
+    assert all(isinstance(leaf, float) for leaf in leaves)
+    assert jax.tree.unflatten(structure, leaves) == law
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(law)]
+    assert paths == [f".{field.name}" for field in dataclasses.fields(law)]
+    jax.tree.map(lambda _: 0, law)  # JAX may put anything into a law
+    assert jax.tree.leaves(jax.tree.map(lambda _: None, law)) == []
+    moved = jax.device_put(law)
+    key = jax.random.key(4)
+    np.testing.assert_allclose(moved.sample(key, MEAN, (5,)), law.sample(key, MEAN, (5,)), rtol=1e-14)
+
+
+def test_one_compilation_serves_all_parameters():
+    traces = []
+
+    @jax.jit
+    def draw(law, key):
+        traces.append(law)
+        return law.payoff(law.standard(key, jnp.float64), 1.0)
+
+    key = jax.random.key(0)
+    values = [float(draw(StudentT(df), key)) for df in (1.5, 3.0, 30.0)]
+    assert len(traces) == 1
+    batched = jax.vmap(lambda df: StudentT(df).payoff(StudentT(df).standard(key, jnp.float64), 1.0))
+    np.testing.assert_allclose(batched(jnp.asarray([1.5, 3.0, 30.0])), values, rtol=1e-13)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *map(StudentT, (1.5, 3.0, 30.0)))
+    np.testing.assert_allclose(jax.vmap(draw, (0, None))(stacked, key), values, rtol=1e-13)
+
+
+def test_sampling_agrees_with_scipy_laws():
+    x = np.array([-3.0, 0.4, 2.0, 8.0])
+    np.testing.assert_allclose(StudentT(2.5, scale=2.0).cdf(x, 1.0), stats.t.cdf(x, 2.5, 1.0, 2.0), rtol=1e-12)
+    np.testing.assert_allclose(Pareto(2.5).cdf(x, 1.0), stats.pareto.cdf(x, 2.5, scale=0.6), rtol=1e-12)
+    np.testing.assert_allclose(
+        LogNormal(0.5).cdf(x, 1.0), stats.lognorm.cdf(x, 0.5, scale=math.exp(-0.125)), rtol=1e-12
+    )

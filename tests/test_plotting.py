@@ -1,0 +1,194 @@
+"""Figures: what must be drawn, what must not (cases S4, S6, S7), and no trace left in matplotlib's global state."""
+
+import itertools
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from linbet_jax import plotting
+from linbet_jax.plotting import Curve, Panel, panel_figure
+from linbet_jax.regret import summarize
+
+ROUNDS = np.arange(100, 2001, 100)
+
+
+def curve(policy="tofu", scale=1.0, values=None, bold=False, rounds=ROUNDS, health=None):
+    if values is None:
+        values = np.sqrt(rounds) * np.linspace(0.8, 1.2, 5)[:, None]
+    return Curve(policy, scale, rounds, summarize(values, health), bold)
+
+
+def axes_of(*curves, spread="interval", log=True, **panel):
+    figure = panel_figure([("", [Panel("S1", curves, **panel)])], quantity="regret", spread=spread, log=log)
+    return figure.axes[0]
+
+
+def band_points(ax):
+    return [c.get_paths()[0].vertices for c in ax.collections if c.get_paths()]
+
+
+def labels(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_a_band_that_crosses_zero_is_clipped_on_log_axes():  # S6
+    values = np.array([[1.0], [-0.8], [0.4]]) * np.sqrt(ROUNDS)
+    drawn = curve(values=values)
+    assert np.any(drawn.summary.low < 0)
+    ax = axes_of(drawn)
+    bottom = ax.get_ylim()[0]
+    assert bottom > 0
+    [points] = band_points(ax)
+    assert np.isfinite(points).all()
+    assert points[:, 1].min() >= bottom
+    # One polygon above the mean's records, closed along the axis' end: nothing strays to other places.
+    assert points[:, 0].min() == ROUNDS[0]
+    assert points[:, 0].max() == ROUNDS[-1]
+
+
+def test_a_zero_regret_at_the_first_record_is_left_out_on_log_axes():  # S6
+    values = np.maximum(ROUNDS - 150.0, 0) * np.ones((4, 1))
+    assert values[0, 0] == 0
+    ax = axes_of(curve(values=values + np.linspace(0, 1, 4)[:, None] * (ROUNDS > 100)))
+    [line] = ax.lines
+    np.testing.assert_array_equal(line.get_xdata(), ROUNDS[1:])
+    assert np.all(np.asarray(line.get_ydata()) > 0)
+    [points] = band_points(ax)
+    assert points[:, 0].min() == ROUNDS[1]
+
+
+def test_a_regret_that_stays_zero_is_named_on_log_axes_and_drawn_on_linear_ones():
+    nothing = curve("menu", 0.01, np.zeros((3, ROUNDS.size)))
+    ax = axes_of(nothing, curve())
+    assert "MENU ×0.01 (0)" in labels(ax)
+    assert len(ax.lines) == 1
+    ax = axes_of(nothing, curve(), log=False)
+    assert "MENU ×0.01" in labels(ax)
+    assert len(ax.lines) == 2
+    low, high = ax.get_ylim()
+    assert low < 0 < high
+
+
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("spread", ["sd", "interval"])
+def test_one_seed_is_drawn_without_a_band(spread, log):  # S4
+    ax = axes_of(curve(values=np.sqrt(ROUNDS)[None]), spread=spread, log=log)
+    assert len(ax.lines) == 1
+    assert not ax.collections
+    assert not ax.containers
+
+
+def test_error_bars_are_one_standard_deviation():
+    drawn = curve()
+    ax = axes_of(drawn, spread="sd", log=False)
+    [bars] = [c for c in ax.collections if hasattr(c, "get_segments")]
+    for (x, low), (_, high) in bars.get_segments():
+        at = np.flatnonzero(x == ROUNDS)[0]
+        assert low == pytest.approx(drawn.summary.mean[at] - drawn.summary.sd[at])
+        assert high == pytest.approx(drawn.summary.mean[at] + drawn.summary.sd[at])
+
+
+def test_the_interval_band_is_the_summary_s():
+    drawn = curve()
+    [points] = band_points(axes_of(drawn, log=False))
+    np.testing.assert_allclose(sorted(set(points[:, 1])), np.unique([drawn.summary.low, drawn.summary.high]))
+
+
+def test_every_scale_but_the_paper_s_is_named_and_the_pair_is_bold():
+    ax = axes_of(curve("menu", 0.03, bold=True), curve("oful", 1.0), log=False)
+    assert labels(ax) == ["OFUL", "MENU ×0.03"]
+    assert [text.get_fontweight() for text in ax.texts] == ["normal", "bold"]
+    thin, thick = ax.lines
+    assert thick.get_linewidth() > thin.get_linewidth()
+    assert thick.get_zorder() > thin.get_zorder()
+    assert thick.get_color() == plotting.COLORS["menu"]
+    assert len(set(plotting.COLORS.values())) == len(plotting.COLORS)
+
+
+def test_a_policy_of_the_user_s_own_is_drawn_too():
+    assert "mine ×0.5" in labels(axes_of(curve("mine", 0.5), log=False))
+
+
+def test_a_curve_without_a_healthy_seed_is_named():
+    ax = axes_of(curve(values=np.full((2, ROUNDS.size), np.nan), health=[3, 4]), curve("crt"))
+    assert "TOFU (no healthy seed)" in labels(ax)
+    assert len(ax.lines) == 1
+
+
+def test_the_reference_line_has_the_slope_it_should():
+    ax = axes_of(curve(), log=False, reference=4.0, reference_label="best arm")
+    line = ax.lines[-1]
+    np.testing.assert_allclose(line.get_ydata(), 4.0 * np.asarray(line.get_xdata()))
+    assert labels(ax)[-1] == "best arm"
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_labels_do_not_overlap(log):
+    names = ["menu", "mom", "tofu", "crt", "oful", "uniform", "greedy"]
+    figure = panel_figure(
+        [("a", [Panel("S1", [curve(name, 0.01) for name in names], 1.0, "best arm")] * 2)] * 2,
+        quantity="regret",
+        spread="sd",
+        log=log,
+    )
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    for ax in figure.axes:
+        boxes = sorted((Text.get_window_extent(text, renderer) for text in ax.texts), key=lambda box: box.y0)
+        assert len(boxes) == 8
+        for below, above in itertools.pairwise(boxes):
+            assert above.y0 > below.y0 + 0.8 * below.height
+        assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+def test_spreading_moves_no_more_than_it_must():
+    assert plotting._spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
+    assert plotting._spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
+    assert plotting._spread_apart([1.0, 0.99, 0.2], 0.1, low=0, high=1) == pytest.approx([1.0, 0.9, 0.2])
+    assert plotting._spread_apart([0.0, 0.0], 0.1, low=0, high=1) == pytest.approx([0.0, 0.1])
+
+
+def test_the_fitted_slope_is_drawn_beside_the_theory_s():  # S7
+    horizons = np.array([1e3, 3e3, 1e4, 3e4, 1e5])
+    figure = plotting.growth_figure({"tofu": (horizons, 7 * horizons ** (2 / 3))}, theory={"tofu": 0.75}, title="S3")
+    [ax] = figure.axes
+    slopes = {}
+    for line in ax.lines:
+        x, y = np.log(line.get_xdata()), np.log(line.get_ydata())
+        slopes[line.get_gid()] = (y[-1] - y[0]) / (x[-1] - x[0])
+    assert slopes["fit"] == pytest.approx(2 / 3, abs=1e-6)
+    assert slopes["theory"] == pytest.approx(0.75, abs=1e-6)
+    assert labels(ax) == ["TOFU\nfitted 0.667, theory 0.750"]
+
+
+def test_wrong_input():
+    with pytest.raises(ValueError, match="spread must be 'sd' or 'interval'"):
+        panel_figure([("", [Panel("S1", [curve()])])], quantity="regret", spread="sem")
+    with pytest.raises(ValueError, match="equally many panels"):
+        panel_figure([("", [Panel("S1", [])]), ("", [])], quantity="regret", spread="sd")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".pdf"])
+def test_the_same_figure_is_the_same_bytes(tmp_path, suffix):
+    for name in ("a", "b"):
+        figure = panel_figure([("", [Panel("S1", [curve()])])], quantity="regret", spread="sd", title="t", note="n")
+        plotting.save_figure(figure, tmp_path / f"{name}{suffix}")
+    first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("a", "b"))
+    assert first == second
+    assert first[:4] in (b"\x89PNG", b"%PDF")
+
+
+def test_matplotlib_s_own_settings_stay_as_they_were(tmp_path):
+    before = dict(matplotlib.rcParams)
+    plotting.save_figure(axes_of(curve()).get_figure(), tmp_path / "a.png")
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_pyplot_is_never_imported():
+    code = "import sys, linbet_jax.plotting; print('matplotlib.pyplot' in sys.modules, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False False\n"

@@ -1,0 +1,382 @@
+"""One suite over the registry: the protocol, its errors, its traces, and what every policy must do on odd bandits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linbet_jax as lb
+from linbet_jax import theory
+from linbet_jax.policies import tofu
+
+EVERY = [
+    ("menu", {}),
+    ("tofu", {}),
+    ("tofu", {"level": "box", "two_sided": False}),
+    ("tofu", {"root": "cholesky"}),
+    ("tofu", {"method": "full"}),
+    ("tofu", {"method": "full", "root": "cholesky"}),
+    ("tofu", {"epochs": 5}),
+    ("mom", {}),
+    ("mom", {"radius": "paper"}),
+    ("crt", {}),
+    ("crt", {"radius": "paper"}),
+    ("crt", {"scaled": True}),
+    ("oful", {}),
+    ("uniform", {}),
+    ("greedy", {}),
+]
+IDS = [" ".join([name, *map(str, options.values())]) for name, options in EVERY]
+HORIZON = 340  # MENU's smallest at delta = .1 is 336
+
+
+def bandit_of(num_arms=6, dim=3, noise=None, seed=0, **known):
+    rng = np.random.default_rng(seed)
+    return lb.LinearBandit(
+        arms=rng.uniform(size=(num_arms, dim)),
+        theta_star=rng.uniform(size=dim),
+        noise=noise or lb.noise.StudentT(3.0),
+        **known,
+    )
+
+
+def cast(params, dtype=jnp.float64):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), params)
+
+
+def run(name, bandit, horizon=HORIZON, num_seeds=3, trace=True, dtype="float64", key=0, scale=1.0, **options):
+    policy, params = lb.make_policy(name, bandit, horizon=horizon, radius_scale=scale, **options)
+    return lb.simulate(
+        policy, params, bandit, horizon=horizon, num_seeds=num_seeds, key=jax.random.key(key), trace=trace, dtype=dtype
+    )
+
+
+# The protocol
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
+def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
+    bandit = bandit_of()
+    policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **options)
+    params, arms = cast(params), jnp.asarray(bandit.arms)
+    state = policy.init(params)
+    key = jax.random.key(0)
+    payoffs = jnp.asarray(np.random.default_rng(0).standard_t(3, size=policy.pulls_per_epoch))
+    index = policy.select(key, state, arms, params)
+    assert index.shape == ()
+    assert index.dtype == jnp.int32
+    after = policy.update(state, arms[2], payoffs, params)
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    compiled = jax.jit(policy.update)(state, arms[2], payoffs, params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), after, compiled)
+    batched = jax.vmap(policy.update, in_axes=(None, 0, None, None))(state, arms[:2], payoffs, params)
+    alone = policy.update(state, arms[1], payoffs, params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, rtol=1e-11, atol=1e-13), batched, alone)
+    if policy.refresh is not None:
+        fresh = policy.refresh(after, params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), fresh, after)
+    if policy.estimate is not None:
+        assert policy.estimate(after, params).shape == (3,)
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
+def test_making_a_policy_again_gives_an_equal_one(name, options):
+    first, params = lb.make_policy(name, bandit_of(), horizon=HORIZON, **options)
+    second, _ = lb.make_policy(name, bandit_of(seed=1), horizon=HORIZON, radius_scale=0.1, ridge=2.0, **options)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert all(isinstance(leaf, float) for leaf in params)
+
+
+@pytest.mark.parametrize("name", ["tofu", "crt", "oful", "greedy"])
+def test_the_fixed_set_form_plays_the_general_form_s_arms(name):
+    bandit = bandit_of(num_arms=9, dim=4)
+    fast = run(name, bandit, scale=0.05) if name != "greedy" else run_plain(name, bandit)
+    arms = jnp.asarray(bandit.arms)
+    always_the_same = lb.LinearBandit.changing_sets(
+        lambda key, t: arms,
+        bandit.theta_star,
+        bandit.noise,
+        arm_norm=bandit.arm_norm,
+        mean_bound=bandit.mean_bound,
+        raw_moment_bound=bandit.raw_moment_bound,
+        central_moment_bound=bandit.central_moment_bound,
+    )
+    slow = run(name, always_the_same, scale=0.05) if name != "greedy" else run_plain(name, always_the_same)
+    np.testing.assert_array_equal(fast.trace.arms, slow.trace.arms)
+    np.testing.assert_allclose(fast.final_estimate, slow.final_estimate, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fast.regret, slow.regret, rtol=1e-12, atol=1e-12)
+
+
+def run_plain(name, bandit):
+    policy, params = lb.make_policy(name, bandit, horizon=HORIZON)
+    return lb.simulate(
+        policy, params, bandit, horizon=HORIZON, num_seeds=3, key=jax.random.key(0), trace=True, dtype="float64"
+    )
+
+
+# TOFU's forms
+
+LAWS = {
+    "S3": lambda: lb.dataset("S3"),
+    "S4": lambda: lb.dataset("S4"),
+    "t, eps=.5": lambda: bandit_of(20, 10, lb.noise.StudentT(1.8), epsilon=0.5),
+    "lower bound": lambda: lb.datasets.lower_bound(6, 0.5, 3000),
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.02])
+@pytest.mark.parametrize("law", LAWS)
+def test_pruned_and_full_tofu_play_identical_arms_over_3000_pulls(law, scale):
+    bandit = LAWS[law]()
+    pruned = run("tofu", bandit, horizon=3000, num_seeds=1, scale=scale)
+    full = run("tofu", bandit, horizon=3000, num_seeds=1, scale=scale, method="full")
+    np.testing.assert_array_equal(pruned.trace.arms, full.trace.arms)
+    np.testing.assert_allclose(pruned.final_estimate, full.final_estimate, rtol=1e-8, atol=1e-10)
+
+
+def test_as_many_epochs_as_pulls_is_tofu_itself():
+    bandit = bandit_of(8, 3, lb.noise.StudentT(1.8), epsilon=0.5)
+    every = run("tofu", bandit, horizon=200, epochs=200, scale=0.1)
+    tofu_itself = run("tofu", bandit, horizon=200, scale=0.1)
+    once = run("tofu", bandit, horizon=200, epochs=1, scale=0.1)
+    np.testing.assert_array_equal(every.trace.arms, tofu_itself.trace.arms)
+    np.testing.assert_allclose(every.final_estimate, tofu_itself.final_estimate, rtol=1e-9)
+    assert np.any(once.trace.arms != tofu_itself.trace.arms)
+
+
+def test_an_overflowing_buffer_is_repeated_with_a_larger_one():
+    bandit = lb.dataset("S2")
+    policy, params = lb.make_policy("tofu", bandit, horizon=600, capacity=6)
+    known = {"horizon": 600, "num_seeds": 4, "key": jax.random.key(0), "trace": True, "dtype": "float64"}
+    small = lb.simulate(policy, params, bandit, **known)
+    assert small.reruns == 4
+    enough = lb.simulate(*lb.make_policy("tofu", bandit, horizon=600, capacity=400), bandit, **known)
+    assert enough.reruns == 0
+    np.testing.assert_array_equal(small.trace.arms, enough.trace.arms)
+    np.testing.assert_allclose(small.final_estimate, enough.final_estimate, rtol=1e-9)
+
+
+def test_a_spectrum_beyond_the_rational_root_is_repeated_with_a_wider_one():
+    bandit = bandit_of(5, 2, lb.noise.StudentT(1.8), epsilon=0.5)
+    narrow = tofu(2, condition=100.0)
+    _, params = lb.make_policy("tofu", bandit, horizon=600)
+    known = {"horizon": 600, "num_seeds": 2, "key": jax.random.key(0), "trace": True, "dtype": "float64"}
+    widened = lb.simulate(narrow, params, bandit, **known)
+    assert widened.reruns == 2
+    full = run("tofu", bandit, horizon=600, num_seeds=2, method="full")
+    np.testing.assert_array_equal(widened.trace.arms, full.trace.arms)
+
+
+# Scale equivariance
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "equivariant"),
+    [
+        ("menu", {}, True),
+        ("mom", {}, True),
+        ("tofu", {}, True),
+        ("crt", {"scaled": True}, True),
+        ("oful", {}, True),
+        ("tofu", {"level": "box"}, False),
+        ("crt", {}, False),
+    ],
+)
+def test_the_unit_of_the_payoffs(name, options, equivariant):
+    unit, horizon = 8.0, 1000
+    rng = np.random.default_rng(5)
+    arms, theta = rng.uniform(size=(12, 4)), rng.uniform(size=4)
+    law = lambda scale: lb.noise.StudentT(1.9, scale)  # noqa: E731
+    one = lb.LinearBandit(arms, theta, law(1.0), epsilon=0.5)
+    other = lb.LinearBandit(arms, unit * theta, law(unit), epsilon=0.5)
+    choices = ({"noise_scale": 1.5}, {"noise_scale": 1.5 * unit}) if name == "oful" else (options, options)
+    first = run(name, one, horizon=horizon, scale=0.02, **choices[0])
+    second = run(name, other, horizon=horizon, scale=0.02, **choices[1])
+    same = np.array_equal(first.trace.arms, second.trace.arms)
+    assert same == equivariant
+    if equivariant:
+        np.testing.assert_allclose(second.regret, unit * first.regret, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(other.raw_moment_bound, unit**1.5 * one.raw_moment_bound, rtol=1e-9)
+
+
+# Odd bandits
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
+@pytest.mark.parametrize("shape", [(3, 7), (7, 3), (1, 1), (2, 2)])
+def test_odd_shapes_run(shape, name, options):  # P5, P9
+    bandit = bandit_of(*shape)
+    result = run(name, bandit, num_seeds=2, **options)
+    assert not result.health.any()
+    assert result.trace.arms.shape == (2, HORIZON)
+    assert np.all(np.diff(result.regret, axis=1) >= 0)
+    if shape[0] == 1:
+        assert np.all(result.regret == 0)
+    if result.final_estimate is not None:
+        assert result.final_estimate.shape == (2, shape[1])
+
+
+@pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
+def test_zero_arms(name, options):  # P10
+    arms = np.zeros((4, 3))
+    nothing = lb.LinearBandit(arms, np.ones(3), lb.noise.StudentT(3.0))
+    result = run(name, nothing, **options)
+    assert np.all(result.regret == 0)
+    assert not result.health.any()
+    arms[1:] = np.random.default_rng(0).uniform(size=(3, 3))
+    result = run(name, lb.LinearBandit(arms, np.ones(3), lb.noise.StudentT(3.0)), **options)
+    assert not result.health.any()
+    assert np.all(np.isfinite(result.regret))
+
+
+def test_d_1_is_the_scalar_formula():  # P5
+    arms = np.array([[1.0], [0.5]])
+    bandit = lb.LinearBandit(arms, np.array([2.0]), lb.noise.StudentT(3.0))
+    result = run("oful", bandit, num_seeds=1)
+    total, square = 0.0, 1.0
+    for arm, payoff in zip(result.trace.arms[0], result.trace.payoffs[0], strict=True):
+        total, square = total + arms[arm, 0] * payoff, square + arms[arm, 0] ** 2
+    np.testing.assert_allclose(result.final_estimate[0, 0], total / square, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", lb.policies.names())
+def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
+    bandit = bandit_of()
+    horizon = {"menu": 336, "mom": 24}.get(name, 8)
+    with jax.enable_x64(x64):
+        if dtype == "float64" and not x64:
+            with pytest.raises(ValueError, match=r"dtype='float64': needs jax.config.update"):
+                run(name, bandit, horizon=horizon, dtype=dtype)
+            return
+        result = run(name, bandit, horizon=horizon, num_seeds=2, dtype=dtype)
+    assert result.dtype == dtype == result.regret.dtype.name == result.payoff.dtype.name
+    assert result.trace.payoffs.dtype.name == dtype
+    assert not result.health.any()
+    assert result.final_estimate is None or result.final_estimate.dtype.name == dtype
+
+
+@pytest.mark.parametrize("name", lb.policies.names())
+def test_nan_debugging_is_silent(name):  # P18
+    bandit = bandit_of()
+    with jax.debug_nans(True):
+        run(name, bandit, num_seeds=2)
+        policy, params = lb.make_policy(name, bandit, horizon=HORIZON)
+        with jax.disable_jit():
+            params, arms = cast(params), jnp.asarray(bandit.arms)
+            state = policy.init(params)
+            for t in range(2):
+                index = policy.select(jax.random.key(t), state, arms, params)
+                state = policy.update(state, arms[index], jnp.full(policy.pulls_per_epoch, 1.0 + t), params)
+
+
+# MENU's and MoM's epochs
+
+
+def test_menu_plays_exactly_t_pulls():  # P12
+    bandit = lb.dataset("S1")
+    policy, params = lb.make_policy("menu", bandit, horizon=20_000, delta=0.01)
+    assert dict(policy.facts) == {"k": 373, "N": 53}
+    result = lb.simulate(
+        policy, params, bandit, horizon=20_000, num_seeds=1, key=jax.random.key(0), trace=True, dtype="float64"
+    )
+    arms = result.trace.arms[0]
+    assert arms.size == 20_000
+    epochs = arms[: 373 * 53].reshape(53, 373)
+    assert np.all(epochs == epochs[:, :1])
+    assert 20_000 - 373 * 53 == 231
+    assert np.all(arms[373 * 53 :] == arms[-1])  # the last 231 pulls play the final region's arm
+    # and update nothing: the estimate is that of 53 epochs
+    shorter = lb.simulate(policy, params, bandit, horizon=373 * 53, num_seeds=1, key=jax.random.key(0), dtype="float64")
+    np.testing.assert_allclose(result.final_estimate, shorter.final_estimate, rtol=1e-12)
+
+
+def test_k_uses_eulers_number_and_not_epsilon():  # P13
+    law = lb.noise.StudentT(3.0)
+    half, one = bandit_of(noise=law, epsilon=0.5), bandit_of(noise=law, epsilon=1.0)
+    counts = [dict(lb.make_policy("menu", b, horizon=20_000)[0].facts)["k"] for b in (half, one)]
+    assert counts == [317, 317]
+
+
+def test_menu_too_short_names_the_smallest_horizon():  # P11
+    with pytest.raises(ValueError, match=r"horizon=100: MENU at delta=0.01 needs T >= 391"):
+        lb.make_policy("menu", bandit_of(), horizon=100, delta=0.01)
+    policy, _ = lb.make_policy("menu", bandit_of(), horizon=391, delta=0.01)
+    assert policy.pulls_per_epoch == theory.menu_groups(391, 0.01) <= 391
+
+
+def test_mom_says_when_it_plays_fewer_epochs():
+    policy, params = lb.make_policy("mom", bandit_of(), horizon=200)
+    assert "fewer and longer" in policy.notes[0]
+    result = lb.simulate(policy, params, bandit_of(), horizon=200, num_seeds=1, key=jax.random.key(0))
+    assert result.notes == policy.notes
+    assert lb.make_policy("mom", bandit_of(), horizon=20_000)[0].notes == ()
+
+
+def test_oful_says_when_the_noise_has_no_deviation():
+    policy, params = lb.make_policy("oful", lb.dataset("S3"), horizon=100)
+    assert params.noise_scale == 1.0
+    assert "no finite standard deviation" in policy.notes[0]
+    _, params = lb.make_policy("oful", bandit_of(noise=lb.noise.StudentT(3.0, 2.0)), horizon=100)
+    assert params.noise_scale == pytest.approx(2 * np.sqrt(3))
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("ridge", value) for value in (0, -1, float("nan"), float("inf"), "1", True)),
+        *(("delta", value) for value in (0, 1, -0.1, float("nan"))),
+        *(("radius_scale", value) for value in (-1, float("nan"), float("inf"))),
+        *(("horizon", value) for value in (0, -3, 2.5, float("nan"), True, None)),
+        *(("epsilon", value) for value in (0, 1.5, -1, float("nan"))),
+        *(("raw_moment_bound", value) for value in (0, -1, float("inf"))),
+        *(("theta_norm", value) for value in (-1, float("nan"), float("inf"))),
+        ("capacity", 0),
+        ("epochs", 0),
+        ("epochs", 10_000),
+        ("level", "prof"),
+        ("method", "fast"),
+        ("root", "lu"),
+        ("two_sided", "yes"),
+    ],
+)
+def test_wrong_numbers_name_field_and_value(field, value):  # P2
+    known = {"horizon": 1000, field: value}
+    shown = "(1000|10000)" if value == 10_000 else str(value).replace("None", "None")
+    with pytest.raises(ValueError, match=rf"{field}=.?{shown}.?.*(must be|allowed are)"):
+        lb.make_policy("tofu", bandit_of(), **known)
+
+
+def test_unknown_names_list_the_known_ones():
+    with pytest.raises(ValueError, match=r"policy 'tof': known are menu, tofu, mom, crt, oful, uniform, greedy"):
+        lb.make_policy("tof", bandit_of(), horizon=100)
+    with pytest.raises(ValueError, match=r"option levle='proof': tofu knows level, two_sided"):
+        lb.make_policy("tofu", bandit_of(), horizon=100, levle="proof")
+    with pytest.raises(ValueError, match=r"option level='box': crt knows radius, scaled"):
+        lb.make_policy("crt", bandit_of(), horizon=100, level="box")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("tofu", {"method": "full", "epochs": 3}, "epochs=3: goes with method='pruned' alone"),
+        ("crt", {"radius": "paper", "scaled": True}, "scaled=True: goes with radius='valid' alone"),
+        ("crt", {"radius": "papr"}, "radius='papr': allowed are 'valid' and 'paper'"),
+        ("mom", {"radius": "papr"}, "radius='papr': allowed are 'valid' and 'paper'"),
+        ("mom", {"horizon": 10}, "horizon=10: MoM at delta=0.1 needs at least 24 pulls"),
+    ],
+)
+def test_options_that_exclude_each_other(name, options, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        lb.make_policy(name, bandit_of(), **{"horizon": 1000, **options})
+
+
+def test_options_are_listed_with_their_defaults():
+    assert lb.policies.options("tofu")["level"] == "proof"
+    assert lb.policies.options("uniform") == {}
+    assert set(lb.policies.options("crt")) == {"radius", "scaled", "epsilon", "raw_moment_bound", "theta_norm"}

@@ -1,0 +1,175 @@
+"""Summaries over seeds (cases S3, S4, S5, S7) and their numerical edges."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from linbet_jax import regret
+
+
+def test_two_seeds_by_hand():  # S3
+    summary = regret.summarize([10.0, 20.0])
+    assert summary.mean == 15
+    assert summary.sd == pytest.approx(7.0710678118654755, abs=1e-12)
+    assert summary.standard_error == pytest.approx(5, abs=1e-12)
+    assert summary.median == 15
+    half = stats.t.ppf(0.975, df=1) * 5
+    assert (summary.low, summary.high) == (pytest.approx(15 - half), pytest.approx(15 + half))
+
+
+def test_one_seed_has_no_band():  # S4
+    summary = regret.summarize([[1.0, 2.0, 3.0]])
+    assert not summary.has_band
+    assert summary.n == 1
+    np.testing.assert_array_equal(summary.mean, [1, 2, 3])
+    np.testing.assert_array_equal(summary.median, [1, 2, 3])
+    for nothing in (summary.sd, summary.standard_error, summary.low, summary.high):
+        assert np.isnan(nothing).all()
+        assert nothing.shape == (3,)
+
+
+def test_the_interval_counts_seeds_and_not_rounds():  # S5
+    values = np.random.default_rng(0).normal(size=(10, 1000)).cumsum(axis=1)
+    summary = regret.summarize(values)
+    assert summary.n == 10
+    sd = values.std(axis=0, ddof=1)
+    np.testing.assert_allclose(summary.standard_error, sd / math.sqrt(10), rtol=1e-12)
+    half = stats.t.ppf(0.975, df=9) * sd / math.sqrt(10)
+    np.testing.assert_allclose(summary.high - summary.mean, half, rtol=1e-10)
+    np.testing.assert_allclose(summary.mean - summary.low, half, rtol=1e-10)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
+def test_the_level_of_the_interval(level):
+    values = np.random.default_rng(1).normal(size=7)
+    summary = regret.summarize(values, level=level)
+    low, high = stats.t.interval(level, df=6, loc=values.mean(), scale=stats.sem(values))
+    assert (summary.low, summary.high) == (pytest.approx(low, rel=1e-12), pytest.approx(high, rel=1e-12))
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    values = np.random.default_rng(2).normal(size=(5, 20_000))
+    summary = regret.summarize(values)
+    covered = np.mean((summary.low <= 0) & (summary.high >= 0))
+    assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 20_000)
+
+
+def test_values_near_1e8_lose_nothing():
+    small = np.array([0.25, 0.5, 1.0, 1.75])
+    summary, shifted = regret.summarize(small), regret.summarize(small + 1e8)
+    assert shifted.sd == summary.sd
+    assert shifted.mean == 1e8 + summary.mean
+    assert shifted.median == 1e8 + summary.median
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e8 + 0.1, -3.3e-300])
+def test_a_constant_series_has_no_spread_at_all(value):
+    summary = regret.summarize(np.full((11, 3), value))
+    for exact in (summary.mean, summary.median, summary.low, summary.high):
+        np.testing.assert_array_equal(exact, value)
+    np.testing.assert_array_equal(summary.sd, 0)
+
+
+def test_unhealthy_seeds_are_counted_and_left_out():
+    values = [[1.0, 2.0], [np.nan, 5.0], [3.0, 6.0]]
+    summary = regret.summarize(values, [0, 17, 0])
+    assert (summary.n, summary.seeds, summary.unhealthy) == (2, 3, 1)
+    np.testing.assert_array_equal(summary.mean, [2, 4])
+    # Without health words the numbers speak for themselves, over the whole curve.
+    assert regret.summarize(values).unhealthy == 1
+
+
+def test_an_unhealthy_seed_with_finite_numbers_is_left_out_too():
+    assert regret.summarize([1.0, 100.0], [0, 3]).mean == 1
+
+
+def test_no_healthy_seed_is_nan_everywhere():
+    summary = regret.summarize([[np.inf], [1.0]], [4, 2])
+    assert (summary.n, summary.unhealthy) == (0, 2)
+    assert np.isnan(summary.mean).all()
+    assert np.isnan(summary.quantile([0.1, 0.9])).all()
+    assert summary.quantile([0.1, 0.9]).shape == (2, 1)
+
+
+def test_a_seed_called_healthy_must_be_finite():
+    with pytest.raises(ValueError, match=r"seed index 1 .*non-finite"):
+        regret.summarize([1.0, np.nan], [0, 0])
+
+
+def test_quantiles():
+    summary = regret.summarize(np.arange(11.0)[:, None] * [1, 10])
+    np.testing.assert_allclose(summary.quantile(0.25), [2.5, 25])
+    np.testing.assert_allclose(summary.quantile([0, 0.5, 1]), [[0, 0], [5, 50], [10, 100]])
+    np.testing.assert_array_equal(summary.quantile(0.5), summary.median)
+    with pytest.raises(ValueError, match=r"probability must lie in \[0, 1\]"):
+        summary.quantile(1.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "health", "level", "message"),
+    [
+        ([], None, 0.95, "at least one seed"),
+        (3.0, None, 0.95, "at least one seed"),
+        ([1.0, 2.0], [0], 0.95, "one word per seed"),
+        ([1.0, 2.0], None, 1.0, "level must lie strictly between 0 and 1"),
+        ([1.0, 2.0], None, math.nan, "level must lie"),
+    ],
+)
+def test_wrong_input(values, health, level, message):
+    with pytest.raises(ValueError, match=message):
+        regret.summarize(values, health, level=level)
+
+
+def test_paired_differences_remove_what_the_runs_share():
+    noise = np.random.default_rng(3).normal(size=12) * 1000
+    first, second = noise + 5 + np.linspace(0, 1, 12), noise
+    summary = regret.paired_difference(first, second)
+    assert summary.mean == pytest.approx(5.5, abs=1e-9)
+    assert summary.sd < 1
+    assert summary.low > 0
+
+
+def test_a_pair_is_healthy_when_both_are():
+    summary = regret.paired_difference([1.0, 2.0, 9.0], [0.0, np.nan, 4.0], [0, 0, 7], [0, 2, 0])
+    assert (summary.n, summary.unhealthy) == (1, 2)
+    assert summary.mean == 1
+    assert regret.paired_difference([np.inf, 1.0], [np.inf, 0.0]).unhealthy == 1
+    with pytest.raises(ValueError, match="one shape"):
+        regret.paired_difference([1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="one word per seed"):
+        regret.paired_difference([1.0, 2.0], [1.0, 2.0], [0])
+
+
+@pytest.mark.parametrize("exponent", [2 / 3, 0.5, 1.0, 0.0, -0.25])
+def test_the_fitted_exponent_of_a_power(exponent):  # S7
+    horizons = np.array([1e3, 3e3, 1e4, 3e4, 1e5])
+    assert regret.fitted_exponent(horizons, 7.3 * horizons**exponent) == pytest.approx(exponent, abs=1e-12)
+
+
+def test_the_fitted_exponent_is_least_squares():
+    t, r = np.array([10.0, 100.0, 1000.0]), np.array([3.0, 20.0, 50.0])
+    assert regret.fitted_exponent(t, r) == pytest.approx(np.polyfit(np.log(t), np.log(r), 1)[0], rel=1e-12)
+
+
+def test_the_fitted_exponent_near_1e8_and_of_a_constant():
+    horizons = 1e8 + np.arange(5.0)
+    assert regret.fitted_exponent(horizons, 2 * horizons) == pytest.approx(1, abs=1e-6)
+    assert regret.fitted_exponent(horizons, np.full(5, 1e8 + 0.1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("horizons", "regrets", "message"),
+    [
+        ([1, 2], [1.0, 0.0], "regrets must be positive"),
+        ([0, 2], [1.0, 2.0], "horizons must be positive"),
+        ([1, 2], [1.0, math.nan], "regrets must be positive and finite"),
+        ([5, 5], [1.0, 2.0], "two different values"),
+        ([5], [1.0], "two different values"),
+        ([1, 2, 3], [1.0, 2.0], "one length"),
+    ],
+)
+def test_what_no_exponent_can_be_fitted_to(horizons, regrets, message):
+    with pytest.raises(ValueError, match=message):
+        regret.fitted_exponent(horizons, regrets)

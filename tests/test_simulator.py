@@ -1,0 +1,505 @@
+"""The simulator: seeds, blocks and devices, records, health, fresh instances, changing sets, and what it refuses."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import linbet_jax as lb
+from linbet_jax import simulator
+
+KEY = jax.random.key(0)
+
+
+def bandit_of(num_arms=6, dim=3, noise=None, seed=0, **known):
+    rng = np.random.default_rng(seed)
+    arms, theta = rng.uniform(size=(num_arms, dim)), rng.uniform(size=dim)
+    return lb.LinearBandit(arms, theta, noise or lb.noise.StudentT(3.0), **known)
+
+
+def run(name, bandit, horizon=300, key=KEY, dtype="float64", options=(), **known):
+    known.setdefault("num_seeds", None if "seeds" in known else 4)
+    policy, params = lb.make_policy(name, bandit, horizon=horizon, radius_scale=0.1, **dict(options))
+    return lb.simulate(policy, params, bandit, horizon=horizon, key=key, dtype=dtype, **known)
+
+
+def assert_same(first, second, rows=slice(None)):
+    np.testing.assert_array_equal(first.trace.arms[rows], second.trace.arms)
+    np.testing.assert_array_equal(first.trace.payoffs[rows], second.trace.payoffs)
+    np.testing.assert_array_equal(first.regret[rows], second.regret)
+    np.testing.assert_array_equal(first.payoff[rows], second.payoff)
+
+
+# Seeds, blocks, launches, devices
+
+
+@pytest.mark.parametrize("name", ["tofu", "uniform", "mom"])
+def test_a_seed_means_the_same_however_many_run(name):  # R1
+    bandit = bandit_of()
+    ten = run(name, bandit, num_seeds=10, trace=True)
+    hundred = run(name, bandit, num_seeds=100, trace=True)
+    alone = run(name, bandit, seeds=[7], trace=True)
+    shuffled = run(name, bandit, seeds=np.arange(40)[::-1], trace=True)
+    assert_same(hundred, ten, slice(10))
+    assert_same(hundred, alone, slice(7, 8))
+    assert_same(shuffled, alone, slice(32, 33))
+    assert_same(run(name, bandit, num_seeds=40, chunk_size=32, trace=True), ten, slice(10))
+    np.testing.assert_array_equal(shuffled.seeds, np.arange(40)[::-1])
+
+
+DEVICES = """
+    import json, jax, numpy as np
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_num_cpu_devices", 4)
+    import linbet_jax as lb
+    out = {}
+    for name in ("tofu", "menu"):
+        bandit = lb.dataset("S3")
+        policy, params = lb.make_policy(name, bandit, horizon=400, radius_scale=0.1)
+        runs = [
+            lb.simulate(policy, params, bandit, horizon=400, num_seeds=8, key=jax.random.key(0), trace=True,
+                        dtype="float64", devices=jax.devices()[:count])
+            for count in (1, 2, 4)
+        ]
+        out[name] = [all(np.array_equal(a, b) for a, b in zip(
+            (r.trace.arms, r.trace.payoffs, r.regret), (runs[0].trace.arms, runs[0].trace.payoffs, runs[0].regret)
+        )) for r in runs]
+        out[name + " device"] = [r.device for r in runs]
+    print(json.dumps(out))
+"""
+
+
+def test_one_two_and_four_devices_give_the_same_bits(tmp_path):  # R2
+    script = tmp_path / "devices.py"
+    script.write_text(textwrap.dedent(DEVICES))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=250, cwd=tmp_path, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr
+    out = json.loads(done.stdout.splitlines()[-1])
+    assert out["tofu"] == out["menu"] == [True] * 3
+    assert out["tofu device"] == ["cpu x1", "cpu x2", "cpu x4"]
+
+
+def test_keys_of_many_replications_are_distinct():  # R3
+    keys = jax.vmap(lambda s: jax.random.key_data(jax.random.fold_in(KEY, s)))(jnp.arange(100_000, dtype=jnp.uint32))
+    assert np.unique(np.asarray(keys), axis=0).shape[0] == 100_000
+
+
+def test_other_policies_change_nothing():  # R4
+    bandit = lb.dataset("S3")
+    alone = run("tofu", bandit, horizon=400, trace=True)
+    simulator._PROGRAMS.clear()
+    run("menu", bandit, horizon=400, trace=True)
+    assert_same(run("tofu", bandit, horizon=400, trace=True), alone)
+
+
+@pytest.mark.parametrize("name", ["S1", "S2", "S3", "S4"])
+def test_key_reuse_checking_is_silent(name):  # R5
+    bandit = lb.dataset(name)
+    with jax.debug_key_reuse(True):
+        for policy in ("tofu", "uniform"):
+            run(policy, bandit, horizon=100, num_seeds=2)
+
+
+def test_the_generator_is_named():  # R6
+    bandit = bandit_of()
+    default = run("oful", bandit, trace=True)
+    assert default.prng == "threefry2x32, partitionable=True"
+    other = run("oful", bandit, key=jax.random.key(0, impl="rbg"), trace=True)
+    assert other.prng.startswith("rbg")
+    assert np.any(other.trace.payoffs != default.trace.payoffs)
+
+
+def test_policies_of_one_key_meet_the_same_noise():
+    bandit = bandit_of(1, 2)
+    payoffs = [run(name, bandit, trace=True).trace.payoffs for name in ("tofu", "oful", "uniform", "mom")]
+    for other in payoffs[1:]:
+        np.testing.assert_array_equal(payoffs[0], other)
+    law, mean = bandit.noise, float(bandit.means[0])
+    noise_key = jax.random.fold_in(jax.random.fold_in(KEY, 2), 0)
+    by_hand = [law.payoff(law.standard(jax.random.fold_in(noise_key, t), jnp.float64), mean) for t in (1, 2, 300)]
+    np.testing.assert_allclose(payoffs[0][2, [0, 1, 299]], by_hand, rtol=1e-12)
+
+
+def test_uniform_play_is_uniform():
+    arms = run("uniform", bandit_of(5, 2), horizon=2000, num_seeds=20, trace=True).trace.arms
+    counts = np.bincount(arms.ravel(), minlength=5)
+    assert np.all(np.abs(counts - 8000) < 5 * np.sqrt(40_000 * 0.2 * 0.8))
+    assert np.any(arms[0] != arms[1])
+
+
+def test_float32_plays_the_same_noise():
+    bandit = bandit_of()
+    wide, narrow = (run("uniform", bandit, trace=True, dtype=dtype) for dtype in ("float64", "float32"))
+    np.testing.assert_array_equal(wide.trace.arms, narrow.trace.arms)
+    np.testing.assert_allclose(wide.trace.payoffs, narrow.trace.payoffs, rtol=3e-5, atol=1e-5)
+
+
+# Records
+
+
+@pytest.mark.parametrize("horizon", [1, 7, 128, 129, 131, 250, 257, 1000])
+@pytest.mark.parametrize("name", ["oful", "mom"])
+def test_records_are_exact(name, horizon):
+    if name == "mom" and horizon < 24:
+        return
+    bandit = bandit_of()
+    result = run(name, bandit, horizon=horizon, trace=True, num_records=horizon)
+    np.testing.assert_array_equal(result.rounds, np.arange(1, horizon + 1))
+    gaps = bandit.means.max() - bandit.means
+    np.testing.assert_allclose(result.regret, np.cumsum(gaps[result.trace.arms], axis=1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result.payoff, np.cumsum(result.trace.payoffs, axis=1), rtol=1e-10, atol=1e-10)
+
+
+def test_which_rounds_are_recorded():
+    bandit = bandit_of()
+    np.testing.assert_array_equal(run("oful", bandit, num_records=3).rounds, [100, 200, 300])
+    np.testing.assert_array_equal(run("oful", bandit, record_at=[1, 17]).rounds, [1, 17, 300])
+    np.testing.assert_array_equal(run("oful", bandit, record_at=[300]).rounds, [300])
+    assert run("oful", bandit).rounds.size == 200
+    every, few = run("oful", bandit, num_records=300), run("oful", bandit, record_at=[1, 17])
+    np.testing.assert_allclose(few.regret, every.regret[:, [0, 16, 299]], rtol=1e-13)
+
+
+def test_regret_is_pseudo_regret():  # S1
+    bandit = bandit_of(8, 3, lb.noise.StudentT(3.0, 10.0))
+    result = run("oful", bandit, horizon=200, num_seeds=20, num_records=200, trace=True)
+    assert np.all(np.diff(result.regret, axis=1) >= 0)
+    gaps = bandit.means.max() - bandit.means
+    np.testing.assert_allclose(result.regret[:, -1], gaps[result.trace.arms].sum(axis=1), rtol=1e-12)
+
+
+def test_float32_sums_do_not_stall():
+    bandit = lb.LinearBandit(np.array([[1.0], [0.9]]), np.array([1.0]), lb.noise.Gaussian(0.1))
+    result = run("uniform", bandit, horizon=1_000_000, num_seeds=2, dtype="float32")
+    exact = run("uniform", bandit, horizon=1_000_000, num_seeds=2)
+    np.testing.assert_allclose(result.regret[:, -1], exact.regret[:, -1], rtol=2e-7)
+    np.testing.assert_allclose(result.payoff[:, -1], exact.payoff[:, -1], rtol=2e-6)
+
+
+def test_memory_does_not_grow_with_the_horizon():
+    bandit = bandit_of()
+    sizes = []
+    for horizon in (2_000, 200_000):
+        run("tofu", bandit, horizon=2_000, num_seeds=1)
+        policy, params = lb.make_policy("tofu", bandit, horizon=horizon, capacity=40)
+        simulator._PROGRAMS.clear()
+        lb.simulate(policy, params, bandit, horizon=2_000, num_seeds=1, key=KEY, dtype="float64")
+        (program,) = simulator._PROGRAMS.values()
+        sizes.append(program.memory_analysis().temp_size_in_bytes)
+    assert sizes[1] <= 1.5 * sizes[0]  # a wider rational root, nothing else
+
+
+# Worlds that change
+
+
+def test_alternating_sets_and_the_best_of_each_round():  # S2
+    sets = jnp.array([[[1.0, 0.0], [0.0, 0.5]], [[0.2, 0.0], [0.0, 1.0]]])
+    bandit = lb.LinearBandit.changing_sets(
+        lambda key, t: sets[t % 2], np.array([1.0, 1.0]), lb.noise.StudentT(3.0), arm_norm=1.0
+    )
+    best = lb.Policy(
+        name="best",
+        init=lambda params: jnp.zeros(()),
+        select=lambda key, state, arms, params: jnp.argmax(jnp.sum(arms, axis=1)),
+        update=lambda state, feature, payoffs, params: state,
+    )
+    result = lb.simulate(best, (), bandit, horizon=200, num_seeds=3, key=KEY, dtype="float64", trace=True)
+    assert np.all(result.regret == 0)
+    np.testing.assert_array_equal(result.trace.arms[0, :4], [1, 0, 1, 0])  # pull 1 meets set 1
+    worst = best._replace(select=lambda key, state, arms, params: jnp.argmin(jnp.sum(arms, axis=1)))
+    result = lb.simulate(worst, (), bandit, horizon=200, num_seeds=3, key=KEY, dtype="float64")
+    np.testing.assert_allclose(result.regret[:, -1], 100 * 0.5 + 100 * 0.8, rtol=1e-12)
+
+
+def test_changing_sets_are_frozen_within_an_epoch():
+    def sampler(key, t):
+        return jax.random.uniform(jax.random.fold_in(key, t), (5, 3))
+
+    bandit = lb.LinearBandit.changing_sets(sampler, np.ones(3) / 2, lb.noise.StudentT(3.0), arm_norm=np.sqrt(3))
+    known = {"horizon": 400, "num_seeds": 2, "key": KEY, "dtype": "float64", "trace": True, "num_records": 400}
+    policy, params = lb.make_policy("menu", bandit, horizon=400)
+    result = lb.simulate(policy, params, bandit, **known)
+    steps = np.diff(np.concatenate([np.zeros((2, 1)), result.regret], axis=1), axis=1)
+    assert policy.pulls_per_epoch < 400
+    epoch = steps[:, : policy.pulls_per_epoch]
+    np.testing.assert_allclose(epoch, epoch[:, :1] * np.ones_like(epoch), atol=1e-10)
+    arms_key = jax.random.fold_in(jax.random.fold_in(KEY, 1), 2)
+    means = np.asarray(sampler(arms_key, 1)) @ bandit.theta_star
+    np.testing.assert_allclose(steps[1, 0], means.max() - means[result.trace.arms[1, 0]], rtol=1e-12)
+    tofu = run("tofu", bandit, horizon=400, trace=True)
+    assert not tofu.health.any()
+
+
+def test_a_fresh_instance_per_replication_is_told_its_own_norm():
+    bandit = lb.dataset("S3", resample=True)
+    policy, params = lb.make_policy("tofu", bandit, horizon=300, radius_scale=0.05)
+    result = lb.simulate(policy, params, bandit, horizon=300, num_seeds=3, key=KEY, dtype="float64", trace=True)
+    assert not result.health.any()
+    arms, theta = bandit.generator(jax.random.fold_in(jax.random.fold_in(KEY, 2), 3))
+    own = lb.LinearBandit(np.asarray(arms), np.asarray(theta), bandit.noise, epsilon=0.5)
+    assert own.best_mean == pytest.approx(3.10, rel=1e-6)
+    policy, params = lb.make_policy(
+        "tofu", own, horizon=300, radius_scale=0.05, raw_moment_bound=bandit.raw_moment_bound
+    )
+    alone = lb.simulate(policy, params, own, horizon=300, seeds=[2], key=KEY, dtype="float64", trace=True)
+    np.testing.assert_array_equal(result.trace.arms[2:], alone.trace.arms)
+    np.testing.assert_allclose(result.regret[2:], alone.regret, rtol=1e-6)
+
+
+# Several settings at once
+
+
+def test_a_grid_is_its_settings():
+    bandit = bandit_of()
+    policy, params = lb.make_policy("oful", bandit, horizon=300)
+    scales = (1, 0.1, 0.01)  # the whole number is a float like the others
+    known = {"horizon": 300, "num_seeds": 20, "key": KEY, "dtype": "float64"}
+    grid = lb.simulate_grid(policy, [params._replace(radius_scale=s) for s in scales], bandit, **known)
+    for scale, together in zip(scales, grid, strict=True):
+        alone = lb.simulate(policy, params._replace(radius_scale=float(scale)), bandit, **known)
+        np.testing.assert_allclose(together.regret, alone.regret, rtol=1e-12, atol=1e-12)
+        assert together.params.radius_scale == scale
+    twice = lb.simulate_grid(policy, [params, params], bandit, **known)
+    np.testing.assert_array_equal(twice[0].regret, twice[1].regret)
+
+
+def test_one_trace_per_policy_shape_and_dtype(monkeypatch):
+    simulator._PROGRAMS.clear()
+    traces = []
+    original = simulator.lower
+    monkeypatch.setattr(simulator, "lower", lambda *arguments: traces.append(1) or original(*arguments))
+    for epsilon, delta, ridge, scale, horizon in [
+        (1.0, 0.1, 1.0, 1.0, 400),
+        (0.5, 0.2, 2.0, 0.1, 400),
+        (0.7, 0.3, 0.5, 0.0, 800),
+    ]:
+        bandit = bandit_of(epsilon=epsilon, seed=int(10 * epsilon))
+        policy, params = lb.make_policy("tofu", bandit, horizon=horizon, delta=delta, ridge=ridge, radius_scale=scale)
+        lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=2, key=KEY, dtype="float64")
+        lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=33, key=KEY, dtype="float64")
+    assert len(traces) == 1 + (simulator._stretch_epochs(400, 1) != simulator._stretch_epochs(800, 1))
+    before = len(traces)
+    lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=2, key=KEY, dtype="float32")
+    assert len(traces) == before + 1
+
+
+# What is compiled
+
+
+def jaxpr_of(name, bandit, horizon, **options):
+    policy, params = lb.make_policy(name, bandit, horizon=horizon, **options)
+    found = []
+    original = simulator.lower
+
+    def keep(launch, arguments):
+        found.append(original(launch, arguments))
+        return found[-1]
+
+    simulator.lower = keep
+    simulator._PROGRAMS.clear()
+    try:
+        lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64")
+    finally:
+        simulator.lower = original
+    return found[0]
+
+
+def test_menu_estimates_once_an_epoch():  # P16
+    bandit = bandit_of()
+    text = str(jaxpr_of("menu", bandit, 1000).jaxpr)
+    groups = lb.make_policy("menu", bandit, horizon=1000)[0].pulls_per_epoch
+    products = [line for line in text.splitlines() if "dot_general" in line and f"{groups},{groups}]" in line]
+    assert len(products) == 1  # the k x k distances appear once,
+    assert text.count("sort[") <= 4
+    assert f"{1000 // groups}," not in products[0]  # and not batched over pulls
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "allowed"),
+    [
+        ("menu", {}, False),
+        ("tofu", {}, False),
+        ("tofu", {"root": "cholesky"}, False),
+        ("tofu", {"epochs": 3}, False),
+        ("tofu", {"method": "full"}, True),  # the reference factors V anew by a symmetric eigendecomposition
+        ("mom", {}, False),
+        ("crt", {}, False),
+        ("oful", {}, False),
+        ("uniform", {}, False),
+        ("greedy", {}, False),
+    ],
+)
+def test_no_lapack_in_a_step(name, options, allowed):
+    text = jaxpr_of(name, bandit_of(), 340, **options).lower().as_text()
+    assert ("lapack_" in text) == allowed
+
+
+# Health
+
+
+def test_health_names_the_first_bad_pull():
+    bandit = bandit_of()
+
+    def policy_that(breaks):
+        return lb.Policy(
+            name="breaks",
+            init=lambda params: jnp.zeros((), params["one"].dtype),
+            select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
+            update=breaks,
+        )
+
+    state_breaks = policy_that(lambda s, x, y, p: jnp.where(s >= 41, jnp.nan, s + 1))
+    result = lb.simulate(state_breaks, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
+    np.testing.assert_array_equal(result.health, [42, 42])
+    outside = policy_that(lambda s, x, y, p: s)._replace(
+        select=lambda key, state, arms, params: jnp.asarray(arms.shape[0])
+    )
+    result = lb.simulate(outside, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
+    np.testing.assert_array_equal(result.health, [1, 1])
+    fine = policy_that(lambda s, x, y, p: s + 1)
+    result = lb.simulate(fine, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
+    assert not result.health.any()
+
+
+def test_health_sees_a_payoff_that_overflows():
+    law = lb.noise.TwoPointNoise(1e-30)  # 1e30 now and then: finite, but its square is not in float32
+    bandit = lb.LinearBandit(np.eye(2), np.ones(2), law)
+    policy = lb.Policy(
+        name="squares",
+        init=lambda params: jnp.zeros(()),
+        select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
+        update=lambda state, feature, payoffs, params: state + payoffs[0] ** 2 * 1e300,
+    )
+    result = lb.simulate(policy, (), bandit, horizon=64, num_seeds=2, key=KEY, dtype="float64")
+    assert result.regret.shape == (2, 64)
+
+
+# A user's own policy
+
+
+def test_a_users_own_triple_runs_unchanged():
+    def init(params):
+        return {"sums": jnp.zeros(6), "counts": jnp.zeros(6)}
+
+    def select(key, state, arms, params):
+        explore = jax.random.uniform(key) < params["explore"]
+        means = state["sums"] / jnp.maximum(state["counts"], 1)
+        return jnp.where(explore, jax.random.randint(jax.random.fold_in(key, 1), (), 0, 6), jnp.argmax(means))
+
+    def update(state, feature, payoffs, params):
+        return {"sums": state["sums"] + payoffs.sum(), "counts": state["counts"] + 1}
+
+    policy = lb.Policy(name="mine", init=init, select=select, update=update)
+    result = lb.simulate(policy, {"explore": 0.1}, bandit_of(), horizon=500, num_seeds=3, key=KEY, dtype="float64")
+    assert result.name == "mine"
+    assert result.final_estimate is None
+    assert result.trace is None
+    by_four = policy._replace(pulls_per_epoch=4)
+    result = lb.simulate(
+        by_four, {"explore": 1.0}, bandit_of(), horizon=502, num_seeds=3, key=KEY, dtype="float64", trace=True
+    )
+    epochs = result.trace.arms[:, :500].reshape(3, 125, 4)
+    assert np.all(epochs == epochs[:, :, :1])
+    assert np.unique(result.trace.arms).size == 6
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"horizon": 0}, "horizon=0: must be a whole number, at least 1"),
+        ({"horizon": 2.5}, "horizon=2.5: must be"),
+        ({"horizon": 301}, "horizon=301: oful's parameters were made for"),
+        ({"num_seeds": 0}, "num_seeds=0: must be"),
+        ({"num_seeds": 2, "seeds": [1]}, "exactly one of the two"),
+        ({"num_seeds": None}, "exactly one of the two"),
+        ({"num_seeds": None, "seeds": []}, "must be a non-empty"),
+        ({"num_seeds": None, "seeds": [1, 1]}, "must be distinct"),
+        ({"num_seeds": None, "seeds": [-1]}, r"must lie in 0..2\^32 - 1"),
+        ({"num_seeds": None, "seeds": [0.5]}, "array of integers"),
+        ({"num_records": 0}, "num_records=0"),
+        ({"record_at": [0, 5]}, "must increase within 1..300"),
+        ({"record_at": [5, 5]}, "must increase"),
+        ({"record_at": [301]}, "must increase"),
+        ({"key": 0}, "must be one typed key"),
+        ({"key": jax.random.PRNGKey(0)}, "must be one typed key"),
+        ({"dtype": "float16"}, "allowed are float32 and float64"),
+        ({"dtype": int}, "allowed are float32 and float64"),
+        ({"block_size": 0}, "block_size=0"),
+        ({"chunk_size": 0}, "chunk_size=0"),
+        ({"devices": []}, "devices=.*: must name at least one device"),
+    ],
+)
+def test_wrong_input_is_refused_before_anything_compiles(known, message):
+    bandit = bandit_of()
+    policy, params = lb.make_policy("oful", bandit, horizon=300)
+    programs = len(simulator._PROGRAMS)
+    with pytest.raises(ValueError, match=message):
+        lb.simulate(policy, params, bandit, **{"horizon": 300, "num_seeds": 2, "key": KEY, "dtype": "float64", **known})
+    assert len(simulator._PROGRAMS) == programs
+
+
+def test_a_policy_for_another_dimension_is_refused():
+    policy, params = lb.make_policy("oful", bandit_of(5, 3), horizon=300)
+    with pytest.raises(ValueError, match=r"policy oful.*arms of dimension 4"):
+        lb.simulate(policy, params, bandit_of(5, 4), horizon=300, num_seeds=2, key=KEY, dtype="float64")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (
+            {"select": lambda key, state, arms, params: jnp.zeros(2, jnp.int32)},
+            r"select must return one integer, not int32\[2\]",
+        ),
+        ({"select": lambda key, state, arms, params: arms[0, 0]}, r"select must return one integer, not float64\[\]"),
+        (
+            {"update": lambda state, x, y, params: state + x},
+            r"update changes the state from float64\[\] to float64\[3\]",
+        ),
+        ({"update": lambda state, x, y, params: (state, state)}, "update must return a state of the structure"),
+        ({"update": lambda state, x, y, params: state + x @ jnp.ones(7)}, "does not fit 6 arms of dimension 3"),
+    ],
+)
+def test_a_users_policy_that_breaks_the_protocol_is_told_how(broken, message):
+    policy = lb.Policy(
+        name="broken",
+        init=lambda params: jnp.zeros((), jnp.float64),
+        select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
+        update=lambda state, feature, payoffs, params: state,
+    )._replace(**broken)
+    with pytest.raises(ValueError, match=message):
+        lb.simulate(policy, (), bandit_of(), horizon=10, num_seeds=1, key=KEY, dtype="float64")
+
+
+def test_settings_of_different_structure_are_refused():
+    bandit = bandit_of()
+    policy, params = lb.make_policy("oful", bandit, horizon=300)
+    known = {"horizon": 300, "num_seeds": 2, "key": KEY, "dtype": "float64"}
+    with pytest.raises(ValueError, match="must hold at least one setting"):
+        lb.simulate_grid(policy, [], bandit, **known)
+    with pytest.raises(ValueError, match="must share one structure"):
+        lb.simulate_grid(policy, [params, (1.0, 2.0)], bandit, **known)
+    with pytest.raises(ValueError, match="one shape"):
+        lb.simulate_grid(policy, [params, params._replace(ridge=np.ones(2))], bandit, **known)
+
+
+def test_progress_is_told_and_changes_no_number():  # W4, the library's half
+    seen = []
+    bandit = bandit_of()
+    told = run("oful", bandit, num_seeds=40, progress=lambda done, total: seen.append((done, total)))
+    quiet = run("oful", bandit, num_seeds=40)
+    np.testing.assert_array_equal(told.regret, quiet.regret)
+    assert seen == [(16, 40), (32, 40), (40, 40)]
+    text = str(jaxpr_of("oful", bandit, 300).jaxpr)
+    assert "callback" not in text

@@ -1,0 +1,223 @@
+"""Schedules, radii and bounds: numbers worked out by hand or with mpmath at 50 digits, and host against traced."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from linbet_jax import theory
+
+mpmath.mp.dps = 50
+E = mpmath.e
+
+
+def test_menu_schedule():
+    assert (theory.menu_groups(20_000, 0.1), theory.menu_epochs(20_000, 0.1)) == (317, 63)
+    assert (theory.menu_groups(20_000, 0.01), theory.menu_epochs(20_000, 0.01)) == (373, 53)
+
+
+@pytest.mark.parametrize(("delta", "smallest"), [(0.01, 391), (0.1, 336), (0.5, 297)])
+def test_menu_smallest_horizon(delta, smallest):  # P11
+    assert theory.menu_smallest_horizon(delta) == smallest
+    assert smallest >= 256 + 24 * math.log(math.e / delta) > smallest - 1
+    assert theory.menu_epochs(smallest, delta) >= 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "dim", "moment", "epsilon", "ridge", "norm"),
+    [(1, 10, 3, "1", "1", "1.7"), (63, 20, 3, "1", "2", "0.4"), (33, 10, 5, "0.5", "0.25", "3")],
+)
+def test_menu_radius(epoch, dim, moment, epsilon, ridge, norm):
+    eps, lam, s = (mpmath.mpf(x) for x in (epsilon, ridge, norm))
+    expected = 3 * (
+        (9 * dim * moment) ** (1 / (1 + eps)) * epoch ** ((1 - eps) / (2 * (1 + eps))) + mpmath.sqrt(lam) * s
+    )
+    got = theory.menu_radius(
+        float(epoch),
+        dim=dim,
+        central_moment_bound=float(moment),
+        epsilon=float(epsilon),
+        ridge=float(ridge),
+        theta_norm=float(norm),
+    )
+    assert got == pytest.approx(float(expected), rel=1e-14)
+
+
+@pytest.mark.parametrize(("pull", "dim", "epsilon"), [(1, 10, "0.5"), (77, 20, "0.5"), (10_000, 1, "1")])
+def test_tofu_level_and_radius(pull, dim, epsilon):
+    eps, b, horizon, delta = mpmath.mpf(epsilon), mpmath.mpf("7.72"), 10_000, mpmath.mpf("0.1")
+    growth = mpmath.mpf(pull) ** ((1 - eps) / (2 * (1 + eps)))
+    log_union = mpmath.log(2 * dim * horizon / delta)
+    known = {"horizon": 10_000.0, "delta": 0.1, "dim": dim, "raw_moment_bound": 7.72, "epsilon": float(epsilon)}
+    proof = (b / log_union) ** (1 / (1 + eps)) * growth
+    box = (b / mpmath.log(2 * horizon / delta)) ** (1 / eps) * growth
+    assert theory.tofu_level(float(pull), **known) == pytest.approx(float(proof), rel=1e-13)
+    assert theory.tofu_level(float(pull), **known, level="box") == pytest.approx(float(box), rel=1e-13)
+    radius = 4 * mpmath.sqrt(dim) * b ** (1 / (1 + eps)) * log_union ** (eps / (1 + eps)) * growth + 2
+    assert theory.tofu_radius(float(pull), **known, ridge=1.0, theta_norm=2.0) == pytest.approx(
+        float(radius), rel=1e-13
+    )
+
+
+def test_tofu_first_level():  # P15 and the worked example: b_1 at eps = .5, b = 1, T = 1e4, delta = .01, d = 1
+    level = theory.tofu_level(1.0, horizon=1e4, delta=0.01, dim=1, raw_moment_bound=1.0, epsilon=0.5)
+    assert level == pytest.approx(0.16811, abs=5e-6)
+    assert level >= 0.1
+
+
+def test_levels_agree_where_the_exponents_do():
+    known = {"horizon": 1e4, "delta": 0.1, "dim": 1, "raw_moment_bound": 3.0}
+    assert theory.tofu_level(9.0, epsilon=1.0, **known) != theory.tofu_level(9.0, epsilon=1.0, **known, level="box")
+    half = theory.tofu_level(9.0, epsilon=0.5, **known)
+    assert half != pytest.approx(theory.tofu_level(9.0, epsilon=0.5, **known, level="box"), rel=1e-3)
+
+
+@pytest.mark.parametrize(("horizon", "epochs"), [(100, 1), (100, 7), (100, 100), (1, 1), (1000, 999)])
+def test_retruncation_rounds(horizon, epochs):
+    rounds = theory.tofu_retruncation_rounds(horizon, epochs)
+    assert len(rounds) == epochs == len(set(rounds))
+    assert rounds[-1] == horizon
+    assert list(rounds) == sorted(rounds)
+    if epochs == horizon:
+        assert rounds == tuple(range(1, horizon + 1))
+
+
+def test_mom_schedule():
+    schedule = theory.mom_schedule(20_000, delta=0.1, epsilon=1.0)
+    assert schedule == (141, 141, 64, 2, False)
+    short = theory.mom_schedule(200, delta=0.1, epsilon=1.0)
+    assert short.shortened
+    assert short.block_pulls >= 1
+    longer = short.epochs + 1
+    assert (200 // longer) // math.ceil(8 * math.log(2 * longer / 0.1)) == 0
+    assert theory.mom_schedule(theory.mom_smallest_horizon(0.1), delta=0.1, epsilon=0.5).epochs == 1
+    with pytest.raises(ValueError, match=r"horizon=23: MoM at delta=0.1 needs at least 24 pulls"):
+        theory.mom_schedule(23, delta=0.1, epsilon=0.5)
+
+
+@pytest.mark.parametrize(("epoch", "epsilon"), [(1, "1"), (30, "0.5"), (141, "0.25")])
+def test_mom_radius(epoch, epsilon):
+    eps, c = mpmath.mpf(epsilon), mpmath.mpf(3)
+    known = {
+        "epochs": 141.0,
+        "pulls": 141,
+        "block_pulls": 2,
+        "delta": 0.1,
+        "central_moment_bound": 3.0,
+        "epsilon": float(epsilon),
+    }
+    known |= {"ridge": 4.0, "theta_norm": 1.5, "log_det_ratio": 7.25}
+    valid = (12 * c) ** (1 / (1 + eps)) * mpmath.mpf(2) ** (-eps / (1 + eps)) * mpmath.sqrt(epoch) + 3
+    assert theory.mom_radius(float(epoch), **known) == pytest.approx(float(valid), rel=1e-14)
+    error = (12 * c) ** (1 / (1 + eps)) * (8 * mpmath.log(2820) / 141) ** (eps / (1 + eps))
+    paper = error * (mpmath.sqrt(2 * (mpmath.log(1410) + mpmath.mpf("3.625"))) + mpmath.sqrt(epoch)) + 3
+    assert theory.mom_radius(float(epoch), **known, radius="paper") == pytest.approx(float(paper), rel=1e-14)
+
+
+@pytest.mark.parametrize(("pull", "epsilon"), [(1, "0.5"), (50, "0.5"), (9999, "1")])
+def test_crt_radius(pull, epsilon):
+    eps, b = mpmath.mpf(epsilon), mpmath.mpf("7.72")
+    p = 1 + eps
+    known = {"horizon": 1e4, "log_det_ratio": 7.25, "delta": 0.1, "raw_moment_bound": 7.72, "epsilon": float(epsilon)}
+    known |= {"ridge": 4.0, "theta_norm": 1.5}
+    alpha = mpmath.mpf(pull) ** (1 / (2 * p))
+    root = mpmath.sqrt(2 * (mpmath.mpf("3.625") + mpmath.log(10 * pull * (pull + 1))))
+    valid = alpha * root + b * mpmath.sqrt(p) * alpha + 3
+    assert theory.crt_radius(float(pull), **known) == pytest.approx(float(valid), rel=1e-14)
+    scaled = b ** (1 / p) * alpha * (root + mpmath.sqrt(p)) + 3
+    assert theory.crt_radius(float(pull), **known, scaled=True) == pytest.approx(float(scaled), rel=1e-14)
+    inner = mpmath.mpf("3.625") + mpmath.log(10) + b**2 * mpmath.log(10_000)
+    paper = 2 * mpmath.sqrt(2 * mpmath.mpf(pull) ** (1 / p) * inner) + 3
+    assert theory.crt_radius(float(pull), **known, radius="paper") == pytest.approx(float(paper), rel=1e-14)
+    level = theory.crt_level(float(pull), raw_moment_bound=7.72, epsilon=float(epsilon), scaled=True)
+    assert level == pytest.approx(float(b ** (1 / p) * alpha), rel=1e-14)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 2.5])
+def test_oful_radius(scale):
+    expected = scale * math.sqrt(2 * (3.625 + math.log(10))) + 3
+    got = theory.oful_radius(log_det_ratio=7.25, delta=0.1, noise_scale=scale, ridge=4.0, theta_norm=1.5)
+    assert got == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize(("horizon", "epsilon"), [(1000, "1"), (20_000, "1"), (10_000, "0.5")])
+def test_upper_bounds(horizon, epsilon):
+    eps, d, lam = mpmath.mpf(epsilon), 10, mpmath.mpf(2)
+    p, c, s, big_d, big_l, delta = 1 + eps, mpmath.mpf(3), mpmath.mpf("1.5"), mpmath.mpf("2.5"), 4, mpmath.mpf("0.1")
+    potential = mpmath.sqrt(2 * d * mpmath.log(1 + horizon * big_d**2 / (lam * d)))
+    known = {
+        "dim": d,
+        "delta": 0.1,
+        "epsilon": float(epsilon),
+        "ridge": 2.0,
+        "theta_norm": 1.5,
+        "arm_norm": 2.5,
+        "mean_bound": 4.0,
+    }
+    menu = 6 * ((9 * d * c) ** (1 / p) + mpmath.sqrt(lam) * s + big_l) * mpmath.mpf(horizon) ** (1 / p)
+    menu *= (24 * mpmath.log(E * horizon / delta) + 1) ** (eps / p) * potential
+    assert theory.menu_regret_bound(float(horizon), central_moment_bound=3.0, **known) == pytest.approx(
+        float(menu), rel=1e-13
+    )
+    tofu = 4 * mpmath.sqrt(d) * c ** (1 / p) * mpmath.log(2 * d * horizon / delta) ** (eps / p)
+    tofu = 2 * mpmath.mpf(horizon) ** (1 / p) * (tofu + mpmath.sqrt(lam) * s + big_l) * potential
+    assert theory.tofu_regret_bound(float(horizon), raw_moment_bound=3.0, **known) == pytest.approx(
+        float(tofu), rel=1e-13
+    )
+
+
+@pytest.mark.parametrize(("dim", "epsilon", "horizon"), [(2, 1.0, 1e4), (4, 0.5, 1e3), (20, 0.25, 1e6)])
+def test_lower_bound(dim, epsilon, horizon):
+    power = mpmath.mpf(horizon) ** (1 / (1 + mpmath.mpf(epsilon)))
+    assert theory.lower_bound_regret(horizon, dim=dim, epsilon=epsilon) == pytest.approx(
+        float(dim * power / 192), rel=1e-14
+    )
+    gap = 1 / (12 * mpmath.mpf(horizon) ** (mpmath.mpf(epsilon) / (1 + mpmath.mpf(epsilon))))
+    assert theory.lower_bound_gap(horizon, epsilon=epsilon) == pytest.approx(float(gap), rel=1e-14)
+    smallest = theory.lower_bound_smallest_horizon(dim=dim, epsilon=epsilon)
+    assert theory.lower_bound_gap(smallest, epsilon=epsilon) <= 1 / dim * (1 + 1e-9)
+    if smallest > 1:
+        assert theory.lower_bound_gap(smallest - 1, epsilon=epsilon) > 1 / dim
+
+
+def test_traced_and_host_values_agree():
+    known = {"dim": 10, "epsilon": 0.5, "ridge": 2.0, "theta_norm": 1.5}
+
+    def everything(t, xp_delta):
+        return (
+            theory.menu_radius(t, central_moment_bound=3.0, **known),
+            theory.tofu_radius(t, horizon=1e4, delta=xp_delta, raw_moment_bound=7.0, **known),
+            theory.tofu_level(t, horizon=1e4, delta=xp_delta, raw_moment_bound=7.0, dim=10, epsilon=0.5),
+            theory.lower_bound_regret(t, dim=4, epsilon=0.5),
+        )
+
+    np.testing.assert_allclose(
+        jax.jit(everything)(jnp.asarray(17.0), jnp.asarray(0.1)), everything(17.0, 0.1), rtol=1e-14
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: theory.tofu_level(1.0, horizon=9.0, delta=0.1, dim=1, raw_moment_bound=1.0, epsilon=1.0, level="bx"),
+        lambda: theory.tofu_retruncation_rounds(10, 0),
+        lambda: theory.tofu_retruncation_rounds(10, 11),
+        lambda: theory.crt_radius(
+            1.0,
+            horizon=9.0,
+            log_det_ratio=0.0,
+            delta=0.1,
+            raw_moment_bound=1.0,
+            epsilon=1.0,
+            ridge=1.0,
+            theta_norm=1.0,
+            radius="papr",
+        ),
+    ],
+)
+def test_wrong_names_and_counts_are_refused(call):
+    with pytest.raises(ValueError, match=r"allowed are|must be"):
+        call()
