@@ -33,6 +33,8 @@ _LAW_MEMBERS = (
     "raw_moment",
     "central_moment",
     "moment_bounds",
+    "std",
+    "check_means",
     "max_order",
     "mean_range",
     "name",

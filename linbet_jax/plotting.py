@@ -159,7 +159,7 @@ def panel_figure(
         raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
     columns = widths.pop()
     with _style():
-        figure = Figure(figsize=(0.75 + 3.2 * columns, 0.75 + 2.45 * len(rows)))
+        figure = Figure(figsize=(0.75 + 3.3 * columns, 0.75 + 2.45 * len(rows)))
         FigureCanvasAgg(figure)
         width, height = figure.get_size_inches()
         axes = figure.subplots(
@@ -171,7 +171,7 @@ def panel_figure(
                 "right": 1 - 1.02 / width,
                 "top": 1 - (0.62 if title else 0.35) / height,
                 "bottom": (0.66 if note else 0.48) / height,
-                "wspace": 0.66,
+                "wspace": 0.74,
                 "hspace": 0.4,
             },
         )

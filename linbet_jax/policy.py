@@ -78,6 +78,9 @@ class Policy(NamedTuple):
         finite: ``(state) -> [] bool``, a cheap test that the state is sound; None tests every array of the state.
         fixed: a faster twin for decision sets that never change; None uses the functions above.
         opening: a first phase with a larger state; None starts with the functions above at once.
+        check: ``(params) -> None``, called on the host with the parameters as given; raises ValueError when the
+            functions cannot run with them (a number out of range, or one that a fixed shape was made for).
+        max_pulls: the longest horizon that the state can hold; None when any.
         facts: pairs of a name and a number worth printing (k, N, m, r ...).
         notes: sentences that a result must carry (departures taken because of the horizon, say).
     """
@@ -94,5 +97,7 @@ class Policy(NamedTuple):
     finite: Callable[[State], jax.Array] | None = None
     fixed: FixedSet | None = None
     opening: Opening | None = None
+    check: Callable[[Params], None] | None = None
+    max_pulls: int | None = None
     facts: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     epochs_per_stretch: int
     whole: bool  # whether T is a whole number of stretches, so that the inner loop has a static length
     refresh_stride: int  # stretches between refreshes
+    static_law: Any  # a law that is no pytree of numbers; None when the world carries it
     trace_pulls: int  # T when tracing, else 0
     dtype: str
 
@@ -86,7 +87,7 @@ def replicate(
     plan: Plan, seed: jax.Array, params: Any, world: World, rounds: jax.Array, key: jax.Array
 ) -> dict[str, Any]:
     """One replication: seed [] uint32, rounds [R] int32 -> records and final facts."""
-    policy, law = plan.policy, world.law
+    policy, law = plan.policy, world.law if plan.static_law is None else plan.static_law
     pulls, length = policy.pulls_per_epoch, plan.epochs_per_stretch
     width = pulls * length
     horizon = rounds[-1]
@@ -118,6 +119,8 @@ def replicate(
         in_time = pull + offsets <= horizon
         bad_payoff = ~jnp.isfinite(payoffs) & in_time
         bad_index = (index < 0) | (index >= current.shape[0])
+        if plan.sampler is not None or plan.generator is not None:  # fixed arms were checked on the host
+            bad_index = bad_index | _outside(law, values[index])
         first_bad = jnp.where(bad_index, 0, jnp.argmax(bad_payoff))
         last = jnp.minimum(pull + pulls - 1, horizon)
         event = jnp.where(bad_index | jnp.any(bad_payoff), pull + first_bad, jnp.where(player.finite(state), 0, last))
@@ -241,6 +244,13 @@ def _player(policy: Policy, changing: bool) -> _Player:
         overflowed=policy.overflowed,
         finite=policy.finite or _all_finite,
     )
+
+
+def _outside(law: Any, mean: jax.Array) -> jax.Array:
+    """Whether the law has no payoff of this mean, up to rounding."""
+    low, high = law.mean_range
+    slack = 1e-5 * jnp.abs(mean)
+    return (mean < low - slack) | (mean > high + slack)
 
 
 def _localise(params: Any, theta_star: jax.Array) -> Any:

@@ -27,6 +27,7 @@ STRETCH = 128  # pulls whose noise is drawn at once; the nearest divisor of T is
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
 GPU_BLOCK = 4096
+MAX_CPU_BLOCK = 64  # batched LAPACK calls of 128 and more can hang for good on several CPU devices in JAX 0.10
 MAX_ENLARGEMENTS = 8
 
 Progress = Callable[[int, int], None]
@@ -137,8 +138,10 @@ def lower(launch: _Launch, arguments: Any) -> Any:
 
 def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
     """The compiled launch for these shapes, and the seconds spent compiling it now."""
+    if getattr(jax.config, "jax_disable_jit", False):
+        return functools.partial(_run_blocks, launch), 0.0
     avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
-    identity = (launch, jax.tree.structure(arguments), avals, _x64())
+    identity = (launch, jax.tree.structure(arguments), avals, _x64(), prng_name(arguments[-1]))
     found = _PROGRAMS.get(identity)
     if found is not None:
         return found, 0.0
@@ -199,9 +202,12 @@ def simulate(
         record_at: [R] pulls at which to record instead, increasing, in 1..T; T is added when missing.
         trace: also return every arm and payoff, [S, T] (memory grows with T).
         dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
-        block_size: seeds per ``vmap`` block, 16 on CPU. It decides rounding, not results' meaning.
-        chunk_size: seeds per launch, rounded to whole blocks on every device.
-        progress: called with (replications done, replications in all) between launches.
+        block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), elsewhere the next power of two that
+            holds the seeds of a device (4096 at most). It decides rounding, not results' meaning.
+        chunk_size: seeds per launch, rounded down to whole blocks on every device; by default one block on each, which
+            bounds memory whatever the number of seeds.
+        progress: called with (replications done, replications in all) between launches; one that has to be repeated
+            with a larger buffer counts when it is done.
         devices: the devices to share the seeds between; by default all local ones of the default backend.
 
     Returns:
@@ -274,8 +280,9 @@ def simulate_grid(
         ValueError: as in :func:`simulate`.
     """
     horizon = _whole("horizon", horizon, 1)
-    if horizon >= 2**31 - 2 * STRETCH:
-        raise ValueError(f"horizon={horizon}: must be below 2^31 - {2 * STRETCH}")
+    most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
+    if horizon >= most:
+        raise ValueError(f"horizon={horizon}: must be below {most}")
     dtype_name = _check_dtype(dtype)
     seed_array = _check_seeds(num_seeds, seeds)
     rounds = _check_rounds(horizon, num_records, record_at)
@@ -287,8 +294,8 @@ def simulate_grid(
     device_list = tuple(_default_devices() if devices is None else devices)
     if not device_list:
         raise ValueError(f"devices={devices!r}: must name at least one device")
-    default_block = CPU_BLOCK if device_list[0].platform == "cpu" else GPU_BLOCK
-    block = default_block if block_size is None else _whole("block_size", block_size, 1)
+    on_cpu = device_list[0].platform == "cpu"
+    block = _block(block_size, on_cpu, -(-seed_array.size * len(grid) // len(device_list)))
     chunk = None if chunk_size is None else _whole("chunk_size", chunk_size, 1)
 
     rows_seed = np.tile(seed_array, len(grid))
@@ -296,7 +303,8 @@ def simulate_grid(
     shapes = tuple((leaf.values.shape[leaf.varies :], str(leaf.values.dtype)) for leaf in leaves)
     _check_protocol(policy, treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
     total = rows_seed.size
-    world = _world(bandit, dtype_name)
+    law, static_law = _law(bandit.noise, dtype_name)
+    world = _world(bandit, law, dtype_name)
     outputs: dict[str, npt.NDArray[Any]] = {}
     pending = np.arange(total)
     clock = {"compile": 0.0, "run": 0.0}
@@ -312,6 +320,7 @@ def simulate_grid(
             epochs_per_stretch=length,
             whole=whole,
             refresh_stride=max(1, REFRESH // (length * current.pulls_per_epoch)),
+            static_law=static_law,
             trace_pulls=horizon if trace else 0,
             dtype=dtype_name,
         )
@@ -386,7 +395,11 @@ def _cast(leaf: Any, dtype_name: str) -> npt.NDArray[Any]:
     array = np.asarray(leaf)
     if np.issubdtype(array.dtype, np.floating) or type(leaf) is int:
         return array.astype(dtype_name)
-    return array.astype(np.int32) if np.issubdtype(array.dtype, np.integer) else array
+    if not np.issubdtype(array.dtype, np.integer):
+        return array
+    if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
+        raise ValueError(f"params: the integer {leaf!r} does not fit into 32 bits")
+    return array.astype(np.int32)
 
 
 def _launch_all(
@@ -409,13 +422,19 @@ def _launch_all(
     settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
     shared = [leaf.values for leaf in leaves if not leaf.varies]
     record_rounds = rounds.astype(np.int32)
+    # A key that was committed to one device would pull the whole launch there.
+    free_key = jax.random.wrap_key_data(
+        jnp.asarray(np.asarray(jax.random.key_data(key))), impl=str(jax.random.key_impl(key))
+    )
 
-    def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> None:
+    def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> int:
+        """Wait for a launch and keep its outputs; returns how many of its replications are done for good."""
         for field, values in result.items():
             host = np.asarray(values)[: rows.size]
             if field not in outputs:
                 outputs[field] = np.zeros((total, *host.shape[1:]), host.dtype)
             outputs[field][rows] = host
+        return int(rows.size - np.count_nonzero(outputs["overflow"][rows]))
 
     in_flight: tuple[npt.NDArray[np.int64], dict[str, Any]] | None = None
     done = total - pending.size
@@ -423,32 +442,36 @@ def _launch_all(
         rows = pending[start : start + per_launch]
         padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
         varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
-        arguments = (rows_seed[padded], varying, shared, world, record_rounds, key)
+        arguments = (rows_seed[padded], varying, shared, world, record_rounds, free_key)
         arguments = jax.tree.map(jnp.asarray, arguments)
         program, seconds = _program(launch, arguments)
         clock["compile"] += seconds
         started = time.perf_counter()
         launched = program(*arguments)  # asynchronous: the next launch is prepared while this one runs
         if in_flight is not None:
-            collect(*in_flight)
-            done += in_flight[0].size
+            done += collect(*in_flight)
             if progress is not None:
                 progress(done, total)
         in_flight = rows, launched
         clock["run"] += time.perf_counter() - started
     if in_flight is not None:
         started = time.perf_counter()
-        collect(*in_flight)
+        done += collect(*in_flight)
         clock["run"] += time.perf_counter() - started
         if progress is not None:
-            progress(done + in_flight[0].size, total)
+            progress(done, total)
 
 
-def _world(bandit: LinearBandit, dtype_name: str) -> World:
+def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
+    """A law as traced numbers (one compile serves all of them), or, when it is no pytree of numbers, as a constant."""
+    numeric = all(isinstance(leaf, (int, float, np.number, np.ndarray, jax.Array)) for leaf in jax.tree.leaves(noise))
+    return (jax.tree.map(lambda leaf: np.asarray(leaf, dtype_name), noise), None) if numeric else (None, noise)
+
+
+def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
     def cast(value: Any) -> Any:
         return None if value is None else np.asarray(value, dtype_name)
 
-    law = jax.tree.map(lambda leaf: np.asarray(leaf, dtype_name), bandit.noise)
     gaps = None if bandit.means is None else np.max(bandit.means) - bandit.means
     return World(law, cast(bandit.arms), cast(bandit.theta_star), cast(bandit.means), cast(gaps))
 
@@ -477,6 +500,18 @@ def _whole(field: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{field}={value!r}: must be a whole number, at least {least}")
     return int(value)
+
+
+def _block(block_size: int | None, on_cpu: bool, rows: int) -> int:
+    """Seeds per block for ``rows`` replications on each device."""
+    if block_size is None:
+        return CPU_BLOCK if on_cpu else min(GPU_BLOCK, 2 ** max(0, rows - 1).bit_length())
+    block = _whole("block_size", block_size, 1)
+    if on_cpu and block > MAX_CPU_BLOCK:
+        raise ValueError(
+            f"block_size={block}: must be at most {MAX_CPU_BLOCK} on CPU, since larger batches can hang JAX 0.10"
+        )
+    return block
 
 
 def _check_dtype(dtype: npt.DTypeLike | None) -> str:
@@ -535,8 +570,25 @@ def _check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: in
         raise ValueError(
             f"horizon={horizon}: {policy.name}'s parameters were made for horizon={made_for:.0f}; make new ones"
         )
+    if policy.max_pulls is not None and horizon > policy.max_pulls:
+        raise ValueError(
+            f"horizon={horizon}: this {policy.name} keeps at most {policy.max_pulls} pulls; make a new one"
+        )
+    if policy.check is not None:
+        policy.check(params)
     if not bandit.resampling and getattr(params, "theta_norm", 0.0) == math.inf:
         raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
+
+
+def _optional_parts(policy: Policy, params: Any, state: Any, arms: Any) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The optional functions that a policy has, with arguments to trace them on."""
+    parts = [
+        (policy.estimate, (state, params)),
+        (policy.refresh, (state, params)),
+        (policy.overflowed, (state,)),
+        (policy.finite, (state,)),
+    ]
+    return [(form, arguments) for form, arguments in parts if form is not None]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -551,8 +603,10 @@ def _check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, di
         state = jax.eval_shape(policy.init, params)
         index = jax.eval_shape(policy.select, key, state, arms, params)
         after = jax.eval_shape(policy.update, state, feature, payoffs, params)
-    except (TypeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
+        for form, arguments in _optional_parts(policy, params, state, arms):
+            jax.eval_shape(form, *arguments)
+    except Exception as error:  # whatever a user's function raises while it is traced
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"policy {policy.name}: does not fit {num_arms} arms of dimension {dim}, {policy.pulls_per_epoch} pulls per"
             f" epoch and {dtype}: {reason}"

@@ -279,6 +279,7 @@ def test_scaling_is_drawn_with_its_exponents(tmp_path):
 def command(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setenv("LINBET_COMPILE_CACHE", "off")
     return lambda *arguments: main(["bench", *map(str, arguments)])
 
 

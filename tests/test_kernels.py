@@ -184,6 +184,11 @@ def test_the_pruned_form_gives_the_full_pass_s_estimate(tail, two_sided):
     assert dropped > 20  # and truncation made a difference
 
 
+def test_a_payoff_that_is_not_a_number_is_not_dropped():
+    got = kernels.truncated_estimate(jnp.ones((3, 2)), jnp.array([1.0, jnp.nan, 1.0]), jnp.eye(2), 1e9)
+    assert np.isnan(got).all()
+
+
 def test_a_full_buffer_says_so_and_stays_said():
     state = kernels.doubtful_init(2, 2, jnp.float64)
     root, feature = jnp.eye(2), jnp.ones(2)
@@ -266,6 +271,21 @@ def test_median_center_at_the_papers_size(num, dim):
     expected_index, expected_radius = numpy_center(estimates, gram)
     assert int(index) == expected_index
     np.testing.assert_allclose(radius, expected_radius, rtol=1e-12)
+
+
+@pytest.mark.parametrize("row", [0, 5, 20])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_center_survives_an_estimate_that_is_not_finite(row, bad):
+    estimates = np.random.default_rng(9).normal(size=(21, 3))
+    rest = np.delete(estimates, row, axis=0)
+    estimates[row] = bad
+    index, radius = kernels.median_center(jnp.asarray(estimates), jnp.eye(3))
+    assert int(index) != row
+    assert np.isfinite(float(radius))
+    distances = np.linalg.norm(rest[:, None] - rest[None], axis=-1)
+    # the bad one counts as infinitely far from all others
+    medians = [np.sort(np.append(np.delete(row_, j), np.inf))[9:11].mean() for j, row_ in enumerate(distances)]
+    np.testing.assert_allclose(radius, min(medians), rtol=1e-10)
 
 
 def test_one_estimate_is_its_own_center():

@@ -99,9 +99,9 @@ def _heading(held: Mapping[str, Any]) -> str:
     machine, versions = held["machine"], held["versions"]
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['device']}, float64; "
-        f"Python {versions['python']}, "
-        f"jax {versions['jax']}, NumPy {versions['numpy']}; load at the start {held['settings'].get('load', '?')}. "
-        "Medians, with the smallest and largest repeat in brackets."
+        f"Python {versions['python']}, jax {versions['jax']}, NumPy {versions['numpy']}; "
+        f"load at the start {held['settings'].get('load', '?')}. "
+        "Medians, with the smallest and largest repeat in brackets. Both sides draw their noise; compiling is apart."
     )
 
 

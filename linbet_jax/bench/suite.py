@@ -17,9 +17,10 @@ from linbet_jax.bench.timing import Clock, Measurement, interleave, ratio
 from linbet_jax.bench.worker import Worker, usable_cores
 from linbet_jax.datasets import DATASETS
 
-__all__ = ["PARTS", "Plan", "run"]
+__all__ = ["PARTS", "QUICK_PARTS", "Plan", "run"]
 
 PARTS = ("kernels", "policies", "table")
+QUICK_PARTS = ("kernels", "table")  # of a quick run that names none
 
 # The rows of the table that have a NumPy counterpart: policy, data set, pulls.
 ROWS = (

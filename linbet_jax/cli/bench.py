@@ -17,12 +17,13 @@ def run(options: argparse.Namespace) -> int:
     from linbet_jax.cli import runtime
     from linbet_jax.cli.progress import Reporter
 
+    os.environ.setdefault(runtime.CACHE_SWITCH, "off")  # the time to compile is measured, not that to load
     took = runtime.prepare("cpu")
     from linbet_jax.bench import baseline, report, scaling, suite
     from linbet_jax.errors import InputError
     from linbet_jax.results import write_json, write_text
 
-    parts = tuple(options.only or suite.PARTS)
+    parts = tuple(options.only or (suite.QUICK_PARTS if options.quick else suite.PARTS))
     old = report.read(Path(options.compare)) if options.compare else None
     found = baseline.load(Path(options.baseline) if options.baseline else None)
     out = Path(options.out or "linbet-bench")

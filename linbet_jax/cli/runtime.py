@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -34,8 +35,11 @@ class Runtime:
         return f"{self.platform}, {self.count} x {self.kind}"
 
 
+CACHE_SWITCH = "LINBET_COMPILE_CACHE"  # "off" keeps compiled programs out of the user's cache folder
+
+
 def prepare(device: str) -> Runtime:
-    """Switches 64-bit floats on, gives XLA one CPU device per usable core, and picks the platform.
+    """Switches 64-bit floats and JAX's compile cache on, gives XLA one CPU device per usable core, picks the platform.
 
     Args:
         device: "cpu", "gpu", or "auto" for what JAX itself would take.
@@ -47,6 +51,7 @@ def prepare(device: str) -> Runtime:
         InputError: the device that was asked for is not there.
     """
     jax.config.update("jax_enable_x64", True)
+    _keep_compiled()
     _use_all_cores()
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
@@ -62,6 +67,30 @@ def prepare(device: str) -> Runtime:
     if device == "gpu" and jax.default_backend() != "gpu":
         jax.config.update("jax_default_device", devices[0])
     return Runtime(devices[0].platform, devices[0].device_kind, len(devices))
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept between commands; None when the environment switches it off."""
+    if os.environ.get(CACHE_SWITCH, "on").strip().lower() in ("off", "0", "no", "false"):
+        return None
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(home) / "linbet_jax" / "compiled"
+
+
+def _keep_compiled() -> None:
+    """A second run of the same shapes compiles from the user's cache folder; a folder that JAX was given stays."""
+    folder = cache_folder()
+    settings: Any = jax.config
+    if folder is None or settings.jax_compilation_cache_dir is not None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home that cannot be written to: compile every time
+        return
+    if os.access(folder, os.W_OK):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def _use_all_cores() -> None:

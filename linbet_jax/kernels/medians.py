@@ -27,6 +27,8 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
     Raises:
         ValueError: if ``num_blocks`` is not in 1..r.
     """
+    if payoffs.ndim != 1:
+        raise ValueError(f"payoffs {payoffs.shape}: expected [r]")
     pulls = payoffs.shape[0]
     if not 1 <= num_blocks <= pulls:
         raise ValueError(f"num_blocks={num_blocks}: must be from 1 to the number of payoffs, {pulls}")
@@ -48,7 +50,8 @@ def _reference(estimates: jax.Array, gram: jax.Array) -> jax.Array:
     few = estimates[: min(_SAMPLE, estimates.shape[0])]
     differences = few[:, None, :] - few[None, :, :]
     squared = jnp.sum(dot(differences, gram) * differences, axis=-1)
-    return jnp.argmin(jnp.sort(squared, axis=1)[:, few.shape[0] // 2])
+    medians = jnp.sort(squared, axis=1)[:, few.shape[0] // 2]
+    return jnp.argmin(jnp.where(jnp.isnan(medians), jnp.inf, medians))  # argmin alone would prefer NaN
 
 
 @jax.jit
@@ -109,7 +112,9 @@ def _search(squared: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]
         cut = bound * bound
         below = (squared < cut * (1 - slack)).astype(jnp.int32)
         at_most = (squared <= cut * (1 + slack)).astype(jnp.int32)
-        both = jnp.sum(below + (at_most << 16), axis=1)
+        if num >= 2**15:
+            return jnp.sum(below, axis=1) - (cut > 0), jnp.sum(at_most, axis=1) - 1
+        both = jnp.sum(below + (at_most << 16), axis=1)  # two counts in one word: one reduction instead of two
         return (both & 0xFFFF) - (cut > 0), (both >> 16) - 1
 
     def step(

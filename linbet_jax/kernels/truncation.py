@@ -26,9 +26,12 @@ from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.whitening import inverse_sqrt
 
 
-def _kept(products: jax.Array, level: jax.Array, two_sided: bool) -> jax.Array:
-    """Which products u y stay: two-sided |u y| <= b (the proof), one-sided u y <= b (the algorithm box)."""
-    return (jnp.abs(products) if two_sided else products) <= level
+def is_kept(products: jax.Array, level: jax.Array, two_sided: bool) -> jax.Array:
+    """Which products u y stay: two-sided |u y| <= b (the proof), one-sided u y <= b (the algorithm box).
+
+    NaN stays, so that a payoff which is not a number shows in the estimate instead of being dropped as if truncated.
+    """
+    return ~((jnp.abs(products) if two_sided else products) > level)
 
 
 def kept_sums(
@@ -51,7 +54,7 @@ def kept_sums(
         two_sided: whether the test is ``|u y| <= b`` or ``u y <= b``.
     """
     products = dot(features, root.T) * payoffs[:, None]
-    kept = _kept(products, level, two_sided)
+    kept = is_kept(products, level, two_sided)
     if mask is not None:
         kept = kept & mask[:, None]
     return jnp.sum(jnp.where(kept, products, 0), axis=0)
@@ -78,7 +81,7 @@ def truncated_estimate(
         two_sided: ``|u y| <= b`` as the proof needs (default), or ``u y <= b`` as the algorithm box prints.
 
     Returns:
-        [d], V^{-1/2} s.
+        [d], V^{-1/2} s. The root is an eigendecomposition, on CPU a LAPACK call: see :func:`inverse_sqrt`.
 
     Raises:
         ValueError: at trace time, if the shapes do not match.
@@ -153,7 +156,15 @@ def doubtful_update(
     Returns:
         The new state, and the doubtful payoffs' kept sums s [d] in whitened coordinates, for
         :func:`doubtful_estimate`.
+
+    Raises:
+        ValueError: at trace time, if the shapes do not match.
     """
+    dim = state.moments.shape[0]
+    if feature.shape != (dim,) or jnp.shape(payoff) != () or root.shape != (dim, dim):
+        raise ValueError(
+            f"feature {feature.shape}, payoff {jnp.shape(payoff)}, root {root.shape}: expected [d], [], [d, d], d={dim}"
+        )
     settled_now = jnp.linalg.norm(dot(root, feature)) * jnp.abs(payoff) <= level
     slot = jnp.argmin(state.live)  # the first free slot
     here = (jnp.arange(state.live.shape[0]) == slot) & ~settled_now
@@ -167,7 +178,7 @@ def doubtful_update(
     doubtful = live & ~settled
     moments = state.moments + jnp.sum(jnp.where(settled[:, None], features * payoffs[:, None], 0), axis=0)
     moments = moments + jnp.where(settled_now, payoff, 0) * feature
-    kept = _kept(products, level, two_sided) & doubtful[:, None]
+    kept = is_kept(products, level, two_sided) & doubtful[:, None]
     sums = jnp.sum(jnp.where(kept, products, 0), axis=0)
     return DoubtfulState(moments, features, jnp.where(doubtful, payoffs, 0), doubtful, overflow), sums
 

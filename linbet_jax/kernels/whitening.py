@@ -90,8 +90,15 @@ def shifted_inverses(gram: jax.Array, lower: jax.Array, condition: float) -> Shi
     Args:
         gram: [d, d], V, with spectrum in [lower, lower * condition].
         lower: [], a lower bound of the spectrum: the ridge.
-        condition: a host number, the largest condition number to cover.
+        condition: a host number, the largest condition number to cover, in (1, 1e15].
+
+    Raises:
+        ValueError: if ``gram`` is not square or ``condition`` is out of range.
     """
+    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
+        raise ValueError(f"gram {gram.shape}: expected [d, d]")
+    if not 1 < condition <= 1e15:
+        raise ValueError(f"condition={condition!r}: must be above 1 and at most 1e15")
     num = num_shifts(condition, gram.dtype)
     shifts, weights = root_quadrature(condition, num)
     sigma = lower * jnp.asarray(shifts, gram.dtype)
@@ -117,7 +124,8 @@ def shifted_inverses_update(
     """
     inverses = state.inverses
     _, weights = root_quadrature(condition, inverses.shape[-1])
-    image = jnp.sum(inverses * feature[:, None, None], axis=0)  # [d, n]
+    dim, _, num = inverses.shape
+    image = dot(feature, inverses.reshape(dim, dim * num)).reshape(dim, num)  # one matrix-vector product for all shifts
     grown = 1 + jnp.sum(image * feature[:, None], axis=0)  # [n]
     inverses = inverses - image[:, None, :] * (image / grown)[None, :, :]
     return ShiftedInverses(inverses, _weighted(inverses, lower, weights))

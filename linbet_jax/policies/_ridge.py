@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.selection import argmax_index, squared_widths
+from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._designs import (
     ArmDesign,
     Design,
@@ -122,6 +123,7 @@ def ridge_policy(
         estimate=lambda state, params: state.center,
         refresh=refresh,
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
+        check=check_params,
         fixed=FixedSet(
             init=fixed_init,
             select=fixed_select,

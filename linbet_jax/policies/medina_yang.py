@@ -10,12 +10,13 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
+from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._ridge import at_start, ridge_policy
 from linbet_jax.policy import Policy
 
 
 class MomParams(NamedTuple):
-    """Hyperparameters of MoM, all traced.
+    """Hyperparameters of MoM, all traced; delta, epsilon and the horizon must be those that r and q were made for.
 
     Attributes:
         ridge: lambda > 0.
@@ -78,7 +79,18 @@ def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
     def observe(payoffs: jax.Array, number: jax.Array, params: MomParams) -> jax.Array:
         return median_of_means(payoffs, blocks)
 
-    return ridge_policy("mom", dim, radius=beta, observe=observe, pulls_per_epoch=pulls)
+    def check(params: MomParams) -> None:
+        check_params(params)
+        schedule = theory.mom_schedule(int(params.horizon), delta=params.delta, epsilon=params.epsilon)
+        if (schedule.pulls, schedule.blocks) != (pulls, blocks):
+            raise ValueError(
+                f"delta={params.delta}, epsilon={params.epsilon}, horizon={params.horizon:.0f}: they need"
+                f" r={schedule.pulls} pulls and q={schedule.blocks} blocks an epoch, but this MoM has r={pulls} and"
+                f" q={blocks}; make_policy again instead of replacing these parameters"
+            )
+
+    policy = ridge_policy("mom", dim, radius=beta, observe=observe, pulls_per_epoch=pulls)
+    return policy._replace(check=check)
 
 
 class CrtParams(NamedTuple):

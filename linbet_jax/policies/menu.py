@@ -12,13 +12,14 @@ from linbet_jax import theory
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
 from linbet_jax.kernels.selection import argmax_index, squared_widths
+from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._designs import Design, design_add, design_init, design_refresh
 from linbet_jax.policies._ridge import at_start
 from linbet_jax.policy import Policy
 
 
 class MenuParams(NamedTuple):
-    """Hyperparameters of MENU, all traced; delta enters through k alone.
+    """Hyperparameters of MENU, all traced. There is no delta: it enters through k alone, which decides shapes.
 
     Attributes:
         ridge: lambda > 0.
@@ -101,4 +102,5 @@ def menu(dim: int, *, groups: int) -> Policy:
         estimate=lambda state, params: state.center,
         refresh=lambda state, params: state._replace(design=design_refresh(state.design, params.ridge)),
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
+        check=check_params,
     )

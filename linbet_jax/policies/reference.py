@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._ridge import ridge_policy
 from linbet_jax.policy import Policy
 
@@ -35,6 +36,7 @@ def uniform() -> Policy:
         select=select,
         update=lambda state, feature, payoffs, params: state + 1,
         finite=lambda state: jnp.ones((), bool),
+        check=check_params,
     )
 
 

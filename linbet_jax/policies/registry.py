@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from linbet_jax import theory
+from linbet_jax.policies._checks import count, flag, number
 from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.menu import MenuParams, menu
 from linbet_jax.policies.oful import OfulParams, oful
@@ -56,37 +56,6 @@ class BanditFacts(Protocol):
         ...
 
 
-def _number(field: str, value: Any, low: float, high: float, allowed: str, *, closed: bool = False) -> float:
-    """A finite host float in the open (or right-closed) interval, or a ValueError that names field, value and range."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
-    number = float(value)
-    if not (low < number < high or (closed and number == high)):
-        raise ValueError(f"{field}={value!r}: must be {allowed}")
-    return number
-
-
-def _count(field: str, value: Any) -> int:
-    number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    if not (number.is_integer() and number >= 1):
-        raise ValueError(f"{field}={value!r}: must be a whole number, at least 1")
-    return int(number)
-
-
-def _flag(field: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{field}={value!r}: must be True or False")
-    return value
-
-
-def _epsilon(value: Any) -> float:
-    return _number("epsilon", value, 0, 1, "in (0, 1]", closed=True)
-
-
-def _moment(field: str, given: Any, known: float) -> float:
-    return _number(field, known if given is None else given, 0, math.inf, "positive and finite")
-
-
 class _Common:
     """The arguments that every factory shares, checked once."""
 
@@ -101,7 +70,12 @@ class _Common:
         if theta_norm is None:  # infinite for a bandit that draws a fresh theta* per replication: its own norm is used
             self.theta_norm = float(bandit.theta_norm)
         else:
-            self.theta_norm = _number("theta_norm", theta_norm, -1e-300, math.inf, "at least 0 and finite")
+            self.theta_norm = number("theta_norm", theta_norm)
+
+
+def _known(field: str, given: Any, common: _Common) -> float:
+    """A moment bound: the one given, else the bandit's."""
+    return number(field, getattr(common.bandit, field) if given is None else given)
 
 
 def _make_menu(
@@ -117,8 +91,8 @@ def _make_menu(
     params = MenuParams(
         ridge=common.ridge,
         theta_norm=common.theta_norm,
-        central_moment_bound=_moment("central_moment_bound", central_moment_bound, common.bandit.central_moment_bound),
-        epsilon=_epsilon(common.bandit.epsilon if epsilon is None else epsilon),
+        central_moment_bound=_known("central_moment_bound", central_moment_bound, common),
+        epsilon=number("epsilon", common.bandit.epsilon if epsilon is None else epsilon),
         radius_scale=common.radius_scale,
         horizon=float(common.horizon),
     )
@@ -139,28 +113,29 @@ def _make_tofu(
     raw_moment_bound: float | None = None,
 ) -> tuple[Policy, TofuParams]:
     if epochs is not None:
-        epochs = _count("epochs", epochs)
+        epochs = count("epochs", epochs)
         theory.tofu_retruncation_rounds(common.horizon, epochs)
-    # trace(V) / lambda <= d + T D^2 / lambda bounds V's condition number; a power of 10 keeps traces few.
-    spread = common.bandit.dim + common.horizon * common.bandit.arm_norm**2 / common.ridge
+    # trace(V) / lambda <= d + T D^2 / lambda bounds V's condition number. Powers of 10, and one for every lambda >= 1,
+    # keep traces few.
+    spread = common.bandit.dim + common.horizon * common.bandit.arm_norm**2 / min(common.ridge, 1.0)
     condition = 10.0 ** math.ceil(math.log10(1.01 * spread)) if math.isfinite(spread) else CONDITION
     policy = tofu(
         common.bandit.dim,
         level=level,
-        two_sided=_flag("two_sided", two_sided),
+        two_sided=flag("two_sided", two_sided),
         method=method,
         root=root,
         epochs=epochs,
         history=common.horizon if method == "full" or epochs is not None else None,
-        capacity=CAPACITY if capacity is None else _count("capacity", capacity),
+        capacity=CAPACITY if capacity is None else count("capacity", capacity),
         condition=condition,
     )
     params = TofuParams(
         ridge=common.ridge,
         delta=common.delta,
         theta_norm=common.theta_norm,
-        raw_moment_bound=_moment("raw_moment_bound", raw_moment_bound, common.bandit.raw_moment_bound),
-        epsilon=_epsilon(common.bandit.epsilon if epsilon is None else epsilon),
+        raw_moment_bound=_known("raw_moment_bound", raw_moment_bound, common),
+        epsilon=number("epsilon", common.bandit.epsilon if epsilon is None else epsilon),
         radius_scale=common.radius_scale,
         horizon=float(common.horizon),
     )
@@ -174,14 +149,14 @@ def _make_mom(
     epsilon: float | None = None,
     central_moment_bound: float | None = None,
 ) -> tuple[Policy, MomParams]:
-    order = _epsilon(common.bandit.epsilon if epsilon is None else epsilon)
+    order = number("epsilon", common.bandit.epsilon if epsilon is None else epsilon)
     schedule = theory.mom_schedule(common.horizon, delta=common.delta, epsilon=order)
     policy = mom(common.bandit.dim, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
     params = MomParams(
         ridge=common.ridge,
         delta=common.delta,
         theta_norm=common.theta_norm,
-        central_moment_bound=_moment("central_moment_bound", central_moment_bound, common.bandit.central_moment_bound),
+        central_moment_bound=_known("central_moment_bound", central_moment_bound, common),
         epsilon=order,
         radius_scale=common.radius_scale,
         horizon=float(common.horizon),
@@ -214,25 +189,19 @@ def _make_crt(
         ridge=common.ridge,
         delta=common.delta,
         theta_norm=common.theta_norm,
-        raw_moment_bound=_moment("raw_moment_bound", raw_moment_bound, common.bandit.raw_moment_bound),
-        epsilon=_epsilon(common.bandit.epsilon if epsilon is None else epsilon),
+        raw_moment_bound=_known("raw_moment_bound", raw_moment_bound, common),
+        epsilon=number("epsilon", common.bandit.epsilon if epsilon is None else epsilon),
         radius_scale=common.radius_scale,
         horizon=float(common.horizon),
     )
-    return crt(common.bandit.dim, radius=radius, scaled=_flag("scaled", scaled)), params
+    return crt(common.bandit.dim, radius=radius, scaled=flag("scaled", scaled)), params
 
 
 def _make_oful(common: _Common, *, noise_scale: float | None = None) -> tuple[Policy, OfulParams]:
     notes: tuple[str, ...] = ()
     if noise_scale is None and not math.isfinite(common.bandit.noise_std):
         noise_scale, notes = 1.0, ("OFUL's noise_scale is 1: the noise has no finite standard deviation",)
-    scale = _number(
-        "noise_scale",
-        common.bandit.noise_std if noise_scale is None else noise_scale,
-        -1e-300,
-        math.inf,
-        "at least 0 and finite",
-    )
+    scale = number("noise_scale", common.bandit.noise_std if noise_scale is None else noise_scale)
     params = OfulParams(
         ridge=common.ridge,
         delta=common.delta,
@@ -316,10 +285,10 @@ def make_policy(
         raise ValueError(f"option {unknown[0]}={chosen[unknown[0]]!r}: {name} knows {listing}")
     common = _Common(
         bandit,
-        horizon=_count("horizon", horizon),
-        delta=_number("delta", delta, 0, 1, "in (0, 1)"),
-        ridge=_number("ridge", ridge, 0, math.inf, "positive and finite"),
-        radius_scale=_number("radius_scale", radius_scale, -1e-300, math.inf, "at least 0 and finite"),
+        horizon=count("horizon", horizon),
+        delta=number("delta", delta),
+        ridge=number("ridge", ridge),
+        radius_scale=number("radius_scale", radius_scale),
         theta_norm=chosen.pop("theta_norm", None),
     )
     return _FACTORIES[name](common, **chosen)

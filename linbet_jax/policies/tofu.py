@@ -13,8 +13,16 @@ import numpy as np
 from linbet_jax import theory
 from linbet_jax.kernels.gram import cholesky, dot, lower_inverse, rank_one_lower_inverse
 from linbet_jax.kernels.selection import argmax_index, squared_widths
-from linbet_jax.kernels.truncation import DoubtfulState, doubtful_init, doubtful_resize, doubtful_update, kept_sums
+from linbet_jax.kernels.truncation import (
+    DoubtfulState,
+    doubtful_init,
+    doubtful_resize,
+    doubtful_update,
+    is_kept,
+    kept_sums,
+)
 from linbet_jax.kernels.whitening import inverse_sqrt, shifted_inverses, shifted_inverses_update
+from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._designs import (
     ArmDesign,
     Design,
@@ -34,6 +42,7 @@ CAPACITY = (
 )
 OPENING = 512  # first pulls, while widths are large and many payoffs doubtful
 OPENING_CAPACITY = 8  # slots per dimension in the opening: about twice the most met on S1-S4
+MAX_CONDITION = 1e14  # beyond it float64 has no digits left to tell V from its rounding
 CONDITION = 1e8  # largest condition number of V that the rational root covers; beyond it the run is repeated
 
 
@@ -229,17 +238,17 @@ def tofu(
             epochs=epochs,
             history=history,
             capacity=4 * capacity,
-            condition=100 * condition,
+            condition=min(100 * condition, MAX_CONDITION),
         )
 
     tracker = _symmetric_root(condition) if root == "symmetric" else _cholesky_root()
     parts = _Parts(dim, two_sided, tracker, capacity, truncation_level, radius)
     if method == "full":
         assert history is not None
-        return _full(parts, root, history)
+        return _full(parts, root, history)._replace(max_pulls=history)
     if epochs is not None:
         assert history is not None
-        return _by_epochs(parts, history, epochs)._replace(enlarge=enlarge)
+        return _by_epochs(parts, history, epochs)._replace(enlarge=enlarge, max_pulls=history)
     first = parts._replace(capacity=min(OPENING, max(capacity, OPENING_CAPACITY * dim * capacity // CAPACITY)))
     opening = Opening(OPENING, _pruned(first), _handover(capacity)) if first.capacity > capacity else None
     return _pruned(parts)._replace(enlarge=enlarge, opening=opening)
@@ -353,6 +362,7 @@ def _pruned(parts: _Parts) -> Policy:
         refresh=refresh,
         overflowed=overflowed,
         finite=_finite_center,
+        check=check_params,
         fixed=FixedSet(
             init=fixed_init,
             select=fixed_select,
@@ -414,6 +424,7 @@ def _full(parts: _Parts, root: str, history: int) -> Policy:
         estimate=lambda state, params: state.center,
         refresh=lambda state, params: state._replace(design=design_refresh(state.design, params.ridge)),
         finite=_finite_center,
+        check=check_params,
     )
 
 
@@ -435,8 +446,7 @@ def _by_epochs(parts: _Parts, history: int, epochs: int) -> Policy:
 
         def weights(features: jax.Array, payoffs: jax.Array) -> jax.Array:
             products = dot(features, matrix.T) * payoffs[:, None]
-            kept = (jnp.abs(products) if parts.two_sided else products) <= bound
-            return jnp.where(kept, payoffs[:, None], 0)  # [n, d]
+            return jnp.where(is_kept(products, bound, parts.two_sided), payoffs[:, None], 0)  # [n, d]
 
         def everything(kept: jax.Array) -> jax.Array:
             return dot(weights(state.features, state.payoffs).T, state.features)  # free slots hold payoff 0
@@ -463,4 +473,5 @@ def _by_epochs(parts: _Parts, history: int, epochs: int) -> Policy:
         refresh=refresh,
         overflowed=lambda state: state.spread > root.condition,
         finite=_finite_center,
+        check=check_params,
     )

@@ -1,0 +1,72 @@
+"""What a policy's numbers may be: one table for ``make_policy`` and for parameters that were replaced by hand."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+# field: (least, most, whether each end is allowed, the range in words)
+_RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
+    "ridge": (0.0, math.inf, False, False, "positive and finite"),
+    "delta": (0.0, 1.0, False, False, "in (0, 1)"),
+    "epsilon": (0.0, 1.0, False, True, "in (0, 1]"),
+    "radius_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
+    "theta_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
+    "noise_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
+    "raw_moment_bound": (0.0, math.inf, False, False, "positive and finite"),
+    "central_moment_bound": (0.0, math.inf, False, False, "positive and finite"),
+    "horizon": (1.0, math.inf, True, False, "at least 1 and finite"),
+    "epochs": (1.0, math.inf, True, False, "at least 1 and finite"),
+}
+
+
+def number(field: str, value: Any) -> float:
+    """The value as a host float within the field's range.
+
+    Raises:
+        ValueError: naming the field, the value and what is allowed.
+    """
+    least, most, least_allowed, most_allowed, allowed = _RANGES[field]
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
+    found = float(value)
+    above = found >= least if least_allowed else found > least
+    below = found <= most if most_allowed else found < most
+    if not (above and below):
+        raise ValueError(f"{field}={value!r}: must be {allowed}")
+    return found
+
+
+def count(field: str, value: Any) -> int:
+    """The value as a whole number, at least 1.
+
+    Raises:
+        ValueError: naming the field and the value.
+    """
+    found = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    if not (found.is_integer() and found >= 1):
+        raise ValueError(f"{field}={value!r}: must be a whole number, at least 1")
+    return int(found)
+
+
+def flag(field: str, value: Any) -> bool:
+    """The value, which must be True or False.
+
+    Raises:
+        ValueError: naming the field and the value.
+    """
+    if not isinstance(value, bool):
+        raise ValueError(f"{field}={value!r}: must be True or False")
+    return value
+
+
+def check_params(params: Any) -> None:
+    """Check every known field of a NamedTuple of host numbers; a theta_norm of infinity is the caller's to judge.
+
+    Raises:
+        ValueError: naming the field, the value and what is allowed.
+    """
+    for field, value in params._asdict().items():
+        if field in _RANGES and not (field == "theta_norm" and value == math.inf):
+            number(field, value)
