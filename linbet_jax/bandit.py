@@ -107,7 +107,8 @@ class LinearBandit:
             arms: [K, d] the feature vectors, finite, K >= 1, d >= 1.
             theta_star: [d] the unknown parameter, finite.
             noise: the payoff law; every arm's mean must be in its `mean_range`.
-            epsilon: in (0, 1] with 1 + epsilon below the law's `max_order`; 1.0 by default.
+            epsilon: in (0, 1] with 1 + epsilon below the law's `max_order`; 1.0 by default, and to be given where the
+                law has no variance.
             raw_moment_bound: b, by default the largest E|y|^(1+epsilon) among the arms.
             central_moment_bound: c, by default the largest E|y - mean|^(1+epsilon) among the arms.
             theta_norm: S, by default ||theta_star||_2.

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from linbet_jax import theory
 from linbet_jax.bandit import Generator, LinearBandit
 from linbet_jax.noise import Pareto, PayoffLaw, StudentT, TwoPoint, float_dtype
 
@@ -176,9 +177,9 @@ def lower_bound(
         raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {epsilon!r}")
     even = dim - dim % 2
     try:
-        smallest = max(1, math.ceil(math.pow(even / 12.0, (1.0 + number) / number) * (1.0 - 1e-12)))
+        smallest = theory.lower_bound_smallest_horizon(dim=even, epsilon=number)
         horizon = _integer("horizon", horizon, smallest, None)
-        gap = math.pow(horizon, -number / (1.0 + number)) / 12.0  # Delta
+        gap = theory.lower_bound_gap(float(horizon), epsilon=number)  # Delta
         noise = TwoPoint(math.pow(gap, -1.0 / number))
     except OverflowError:
         raise ValueError(f"epsilon must be larger, got {epsilon!r}: payoffs exceed the range of float64") from None

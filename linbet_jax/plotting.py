@@ -15,9 +15,10 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.text import Text
+from matplotlib.ticker import Formatter
 from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.regret import Summary, fitted_exponent
@@ -72,6 +73,13 @@ STYLE: Mapping[str, Any] = {
 }
 _BARS = 6  # error bars per curve
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
+_SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
+_DASH = 5.0  # points
+# Inches: a panel, the space between panels, and what the outermost panels leave for labels.
+_PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
+_BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
+_EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
 def policy_label(policy: str, radius_scale: float = 1.0) -> str:
@@ -132,10 +140,13 @@ def panel_figure(
     quantity: str,
     spread: str,
     log: bool = False,
+    nonnegative: bool = False,
     title: str = "",
     note: str = "",
 ) -> Figure:
     """A grid of panels, one row per setting (e.g. literal and tuned radii), curves labelled at their ends.
+
+    A curve that lies on another one, closer than 1% of the axis everywhere, is dashed so that both show.
 
     Args:
         rows: (name of the row, its panels); all rows have equally many panels.
@@ -143,8 +154,9 @@ def panel_figure(
         spread: "sd" draws error bars of one standard deviation, "interval" a band of the mean's confidence
             interval; neither is drawn for a single seed, which has none.
         log: logarithmic axes; means that are not positive are left out and bands are clipped at the axis' end.
-        title: above everything.
-        note: small print below everything.
+        nonnegative: the quantity cannot be negative, so bands and error bars end at 0.
+        title: above everything; lines wider than the figure are wrapped, and the figure grows with them.
+        note: small print below everything, wrapped likewise.
 
     Returns:
         The figure, on an Agg canvas of its own.
@@ -159,33 +171,40 @@ def panel_figure(
         raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
     columns = widths.pop()
     with _style():
-        figure = Figure(figsize=(0.75 + 3.3 * columns, 0.75 + 2.45 * len(rows)))
+        width = _LEFT + _RIGHT + columns * _PANEL_WIDTH + (columns - 1) * _BETWEEN_COLUMNS
+        panels_height = len(rows) * _PANEL_HEIGHT + (len(rows) - 1) * _BETWEEN_ROWS
+        figure = Figure(figsize=(width, panels_height))
         FigureCanvasAgg(figure)
-        width, height = figure.get_size_inches()
+        above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
+        below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
+        for text in (above, below):
+            _wrap(text, width - 2 * _EDGE)
+        top = _TOP + (0.05 + _inches(above)[1] if title else 0)
+        bottom = _BOTTOM + (0.08 + _inches(below)[1] if note else 0)
+        height = top + panels_height + bottom
+        figure.set_size_inches(width, height)
+        above.set_position((_EDGE / width, 1 - 0.1 / height))
+        below.set_position((_EDGE / width, 0.06 / height))
         axes = figure.subplots(
             len(rows),
             columns,
             squeeze=False,
             gridspec_kw={
-                "left": 0.88 / width,
-                "right": 1 - 1.02 / width,
-                "top": 1 - (0.62 if title else 0.35) / height,
-                "bottom": (0.66 if note else 0.48) / height,
-                "wspace": 0.74,
-                "hspace": 0.4,
+                "left": _LEFT / width,
+                "right": 1 - _RIGHT / width,
+                "top": 1 - top / height,
+                "bottom": bottom / height,
+                "wspace": _BETWEEN_COLUMNS / _PANEL_WIDTH,
+                "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
             },
         )
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
-                _draw_panel(ax, panel, spread=spread, log=log)
+                _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
                 ax.set_title(panel.title, loc="left", pad=5)
             line[0].set_ylabel(f"{name}\n{quantity}" if name else quantity)
         for ax in axes[-1]:
             ax.set_xlabel("pulls")
-        if title:
-            figure.text(0.15 / width, 1 - 0.12 / height, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
-        if note:
-            figure.text(0.15 / width, 0.08 / height, note, ha="left", va="bottom", fontsize=9, color="#555555")
     return figure
 
 
@@ -243,10 +262,36 @@ def _style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(settings)
 
 
-def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool) -> None:
+def _inches(text: Text) -> tuple[float, float]:
+    """Width and height of a text, on the screen or in a file: hinting makes a letter's width depend on the dpi."""
+    sizes = []
+    for dpi in (STYLE["figure.dpi"], STYLE["savefig.dpi"]):
+        box = text.get_window_extent(RendererAgg(1, 1, dpi), dpi=dpi)  # a text keeps the renderer it had last
+        sizes.append((box.width / dpi, box.height / dpi))
+    return max(width for width, _ in sizes), max(height for _, height in sizes)
+
+
+def _wrap(text: Text, inches: float) -> None:
+    """Breaks a text's lines at spaces, not at no-break ones, where they would be wider than that."""
+    lines: list[str] = []
+    for paragraph in text.get_text().split("\n"):
+        line = ""
+        for word in filter(None, paragraph.split(" ")):
+            longer = f"{line} {word}" if line else word
+            text.set_text(longer)
+            if line and _inches(text)[0] > inches:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    text.set_text("\n".join(lines))
+
+
+def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: bool) -> None:
     """Curves, spread, axes' ends and labels of one panel."""
     curves = sorted(panel.curves, key=lambda c: c.bold)
-    floor = _axis_floor(curves) if log else -math.inf
+    floor = _axis_floor(curves) if log else 0.0 if nonnegative else -math.inf
+    dashes = _dashes(curves, floor, log)
     if log:
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -266,7 +311,16 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool) -> None:
         if not shown.any():
             continue
         width, layer = (2.0, 4.0) if curve.bold else (0.9, 3.0)
-        ax.plot(rounds[shown], mean[shown], color=curve.color, linewidth=width, zorder=layer, solid_capstyle="round")
+        style = _dash_style(dashes[place], width)
+        ax.plot(
+            rounds[shown],
+            mean[shown],
+            color=curve.color,
+            linewidth=width,
+            zorder=layer,
+            solid_capstyle="round",
+            linestyle=style,
+        )
         if not curve.summary.has_band:
             continue
         if spread == "interval":
@@ -283,7 +337,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool) -> None:
         else:
             at = _bar_places(rounds, shown, place, len(curves), log)
             sd = curve.summary.sd[at]
-            below = np.minimum(sd, np.maximum(mean[at] - floor, 0)) if log else sd
+            below = np.minimum(sd, np.maximum(mean[at] - floor, 0))
             ax.errorbar(
                 rounds[at],
                 mean[at],
@@ -298,7 +352,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool) -> None:
     if not log:
         ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: _short_number(value)))
+            axis.set_major_formatter(_OneUnit())
     elif curves:
         ax.set_ylim(bottom=floor)
         first = [float(c.rounds[c.rounds > 0][0]) for c in curves]
@@ -311,6 +365,45 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool) -> None:
     if not log:
         _round_ends(ax)
     _label_ends(ax, ends)
+
+
+def _dashes(curves: Sequence[Curve], floor: float, log: bool) -> list[tuple[float, tuple[float, float]] | None]:
+    """Dash patterns (offset, (on, off)) in points: None, a solid line, but for curves that lie on an earlier one.
+
+    Of n curves in one place the first is solid and the others take turns, each covering one n-th of it.
+    """
+    means = [np.where(c.summary.mean > 0, c.summary.mean, np.nan) if log else c.summary.mean for c in curves]
+    heights = [np.log(mean) if log else mean for mean in means]
+    finite = np.concatenate([np.zeros(0), *(h[np.isfinite(h)] for h in heights)])
+    near = _SAME * (float(finite.max()) - (math.log(floor) if log else float(finite.min()))) if finite.size else 0.0
+    groups: list[list[int]] = []
+    for place, height in enumerate(heights):
+        if not np.isfinite(height).any():
+            continue
+        for group in groups:
+            first = heights[group[0]]
+            if np.array_equal(curves[place].rounds, curves[group[0]].rounds):
+                apart = np.abs(height - first)
+                if np.isfinite(apart).any() and np.nanmax(apart) <= near:
+                    group.append(place)
+                    break
+        else:
+            groups.append([place])
+    patterns: list[tuple[float, tuple[float, float]] | None] = [None] * len(curves)
+    for group in groups:
+        for turn, place in enumerate(group[1:]):
+            # The offset is where in the pattern the line begins: `turn` dashes before this one's own.
+            period = _DASH * len(group)
+            patterns[place] = ((period - turn * _DASH) % period, (_DASH, period - _DASH))
+    return patterns
+
+
+def _dash_style(pattern: tuple[float, tuple[float, float]] | None, width: float) -> Any:
+    """A pattern in points as matplotlib wants it: it multiplies what it is given by the line's width."""
+    if pattern is None:
+        return "-"
+    offset, (on, off) = pattern
+    return offset / width, (on / width, off / width)
 
 
 def _round_ends(ax: Axes) -> None:
@@ -392,6 +485,19 @@ def _spread_apart(places: Sequence[float], gap: float, *, low: float, high: floa
     return moved
 
 
-def _short_number(value: float) -> str:
-    """Axis numbers: 20k rather than 20000."""
-    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"
+class _OneUnit(Formatter):
+    """Axis numbers in one unit per axis: 0, 5k, 10k or 0, 250, 1,250, but never 750 beside 1.25k."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """One number by itself."""
+        return self.format_ticks([x])[0]
+
+    def format_ticks(self, values: Any) -> list[str]:
+        """The numbers of one axis, in the unit that suits them all."""
+        ticks = np.asarray(values, dtype=np.float64)
+        largest = float(np.abs(ticks).max(initial=0.0))
+        for unit, sign in ((1e6, "M"), (1e3, "k")):
+            whole = bool(np.all(np.abs(ticks / unit - np.round(ticks / unit)) < 1e-6))
+            if largest >= 10 * unit or (largest >= unit and whole):
+                return [f"{tick / unit:,g}{sign}" if tick else "0" for tick in ticks]
+        return [f"{tick:,g}" for tick in ticks]

@@ -19,7 +19,7 @@ Params = Any
 class FixedSet(NamedTuple):
     """Optional faster twin of a policy for a decision set that never changes.
 
-    It may keep per-arm quantities (A V^-1, the squared widths) and update them by rank one, O(K d) a pull, where the
+    It may keep per-arm quantities (values and squared widths) and update them by rank one, O(K d) a pull, where the
     general form needs O(K d^2). It must make the same choices up to rounding.
 
     Attributes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -141,8 +141,8 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
 
 
 def paired_difference(
-    first: ArrayLike,
-    second: ArrayLike,
+    first: ArrayLike | Result,
+    second: ArrayLike | Result,
     first_health: ArrayLike | None = None,
     second_health: ArrayLike | None = None,
     *,
@@ -154,8 +154,8 @@ def paired_difference(
     of the differences, not of the runs, is what a comparison should rest on.
 
     Args:
-        first: `[S, ...]` values of one policy.
-        second: `[S, ...]` values of the other, the same seeds in the same order.
+        first: `[S, ...]` values of one policy, or its `Result`, which stands for its final regret and health.
+        second: `[S, ...]` values of the other, the same seeds in the same order, or its `Result`.
         first_health: `[S]` health words of `first`.
         second_health: `[S]` health words of `second`.
         level: coverage of the interval, in (0, 1).
@@ -164,9 +164,16 @@ def paired_difference(
         The summary of the differences; a seed counts as unhealthy when either of the two runs is.
 
     Raises:
-        ValueError: the shapes differ, or as in `summarize`.
+        ValueError: the shapes differ, two results are of different seeds, or as in `summarize`.
     """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if hasattr(first, "regret") and hasattr(second, "regret"):
+        runs: Any = (first, second)
+        if not np.array_equal(runs[0].seeds, runs[1].seeds):
+            raise ValueError("paired results must be of the same seeds in the same order")
+        first_health, second_health = (run.health for run in runs)
+        first, second = (run.regret[:, -1] for run in runs)
+    values: Any = (first, second)
+    a, b = (np.asarray(value, dtype=np.float64) for value in values)
     if a.shape != b.shape:
         raise ValueError(f"paired runs must have one shape, got {a.shape} and {b.shape}")
     words = [np.asarray(h) != 0 for h in (first_health, second_health) if h is not None]

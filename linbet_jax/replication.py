@@ -102,9 +102,9 @@ def replicate(
         number = first_epoch + j  # epochs before this one
         pull = number * pulls + 1  # its first pull, counted from 1
         current, values, gap = decision_set(pull)
-        index = jnp.asarray(
-            player.select(jax.random.fold_in(choice_key, pull), carry.state, current, params), jnp.int32
-        )
+        choice = jnp.asarray(player.select(jax.random.fold_in(choice_key, pull), carry.state, current, params))
+        bad_index = (choice < 0) | (choice >= current.shape[0])
+        index = jnp.where(bad_index, 0, choice).astype(jnp.int32)
         payoffs = law.payoff(variates[j], values[index]).astype(dtype)
 
         def updated(state: Any) -> Any:
@@ -118,7 +118,6 @@ def replicate(
         offsets = jnp.arange(pulls)
         in_time = pull + offsets <= horizon
         bad_payoff = ~jnp.isfinite(payoffs) & in_time
-        bad_index = (index < 0) | (index >= current.shape[0])
         if plan.sampler is not None or plan.generator is not None:  # fixed arms were checked on the host
             bad_index = bad_index | _outside(law, values[index])
         first_bad = jnp.where(bad_index, 0, jnp.argmax(bad_payoff))
@@ -156,7 +155,8 @@ def replicate(
         state = inner.state
         refresh = player.refresh
         if refresh is not None:
-            due = (i + 1) % plan.refresh_stride == 0
+            # After the first stretch too: the first updates take V^-1 = I / lambda down the most, and round the most.
+            due = ((i + 1) % plan.refresh_stride == 0) | (i == 0)
             state = jax.lax.cond(due, lambda s: refresh(s, arms, params), lambda s: s, state)
 
         regrets = jnp.cumsum(jnp.repeat(inner.gaps, pulls))
@@ -169,6 +169,8 @@ def replicate(
             total, lost = carry[field + "_sum"]
             out[field] = jnp.where(here, total + (lost + sums[place]), carry[field])
             out[field + "_sum"] = _compensated(total, lost, sums[-1])
+            overflowed = ~jnp.isfinite(out[field + "_sum"][0]) & (out["health"] == 0)
+            out["health"] = jnp.where(overflowed, jnp.minimum(before + width, horizon), out["health"]).astype(jnp.int32)
         if plan.trace_pulls:
             flat = jnp.repeat(inner.arms, pulls), inner.payoffs.reshape(-1)
             for field, values in zip(("trace_arms", "trace_payoffs"), flat, strict=True):

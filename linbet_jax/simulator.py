@@ -28,7 +28,7 @@ REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
 GPU_BLOCK = 4096
 MAX_CPU_BLOCK = 64  # batched LAPACK calls of 128 and more can hang for good on several CPU devices in JAX 0.10
-MAX_ENLARGEMENTS = 8
+MAX_ENLARGEMENTS = 6
 
 Progress = Callable[[int, int], None]
 
@@ -279,6 +279,11 @@ def simulate_grid(
     Raises:
         ValueError: as in :func:`simulate`.
     """
+    if not isinstance(policy, Policy):
+        raise ValueError(f"policy={_kind(policy)}: must be a linbet_jax.Policy, the first of what make_policy returns")
+    if not isinstance(bandit, LinearBandit):
+        raise ValueError(f"bandit={_kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
+    _whole("pulls_per_epoch", policy.pulls_per_epoch, 1)
     horizon = _whole("horizon", horizon, 1)
     most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
     if horizon >= most:
@@ -287,13 +292,15 @@ def simulate_grid(
     seed_array = _check_seeds(num_seeds, seeds)
     rounds = _check_rounds(horizon, num_records, record_at)
     _check_key(key)
+    if not isinstance(grid, (list, tuple)) or hasattr(grid, "_asdict"):
+        raise ValueError(f"grid={_kind(grid)}: must be a list of parameters")
     if len(grid) == 0:
         raise ValueError("grid=[]: must hold at least one setting")
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress={progress!r}: must be callable")
     for params in grid:
         _check_params(policy, params, bandit, horizon)
-    device_list = tuple(_default_devices() if devices is None else devices)
-    if not device_list:
-        raise ValueError(f"devices={devices!r}: must name at least one device")
+    device_list = _check_devices(devices)
     on_cpu = device_list[0].platform == "cpu"
     block = _block(block_size, on_cpu, -(-seed_array.size * len(grid) // len(device_list)))
     chunk = None if chunk_size is None else _whole("chunk_size", chunk_size, 1)
@@ -301,7 +308,7 @@ def simulate_grid(
     rows_seed = np.tile(seed_array, len(grid))
     leaves, treedef = _stack(grid, dtype_name)
     shapes = tuple((leaf.values.shape[leaf.varies :], str(leaf.values.dtype)) for leaf in leaves)
-    _check_protocol(policy, treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
+    _check_protocol(policy._replace(facts=(), notes=()), treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
     total = rows_seed.size
     law, static_law = _law(bandit.noise, dtype_name)
     world = _world(bandit, law, dtype_name)
@@ -393,8 +400,10 @@ def _stack(grid: Sequence[Any], dtype_name: str) -> tuple[list[_Leaf], Any]:
 def _cast(leaf: Any, dtype_name: str) -> npt.NDArray[Any]:
     """A parameter: Python numbers and floating arrays in the dtype of the run, integer arrays as int32."""
     array = np.asarray(leaf)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"params: {leaf!r} is not a number")
     if np.issubdtype(array.dtype, np.floating) or type(leaf) is int:
-        return array.astype(dtype_name)
+        return _fit("params", array, dtype_name)
     if not np.issubdtype(array.dtype, np.integer):
         return array
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
@@ -462,15 +471,30 @@ def _launch_all(
             progress(done, total)
 
 
+def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[Any]:
+    """The array in the dtype of the run; a finite number that overflows there, or vanishes, is an error."""
+    with np.errstate(over="ignore", under="ignore"):
+        fitted = array.astype(dtype_name)
+    lost = (np.isfinite(array) & ~np.isfinite(fitted)) | ((array != 0) & (fitted == 0))
+    if np.any(lost):
+        raise ValueError(
+            f"{field}: {array[lost].flat[0]!r} is out of the range of {dtype_name}; use float64 or other units"
+        )
+    return fitted
+
+
 def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
     """A law as traced numbers (one compile serves all of them), or, when it is no pytree of numbers, as a constant."""
+    huge = float(np.finfo(dtype_name).max)  # 10^39 degrees of freedom are as good as 10^38
     numeric = all(isinstance(leaf, (int, float, np.number, np.ndarray, jax.Array)) for leaf in jax.tree.leaves(noise))
-    return (jax.tree.map(lambda leaf: np.asarray(leaf, dtype_name), noise), None) if numeric else (None, noise)
+    if not numeric:
+        return None, noise
+    return jax.tree.map(lambda leaf: np.clip(leaf, -huge, huge).astype(dtype_name), noise), None
 
 
 def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
     def cast(value: Any) -> Any:
-        return None if value is None else np.asarray(value, dtype_name)
+        return None if value is None else _fit("bandit", np.asarray(value), dtype_name)
 
     gaps = None if bandit.means is None else np.max(bandit.means) - bandit.means
     return World(law, cast(bandit.arms), cast(bandit.theta_star), cast(bandit.means), cast(gaps))
@@ -514,6 +538,10 @@ def _block(block_size: int | None, on_cpu: bool, rows: int) -> int:
     return block
 
 
+def _kind(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else type(value).__name__
+
+
 def _check_dtype(dtype: npt.DTypeLike | None) -> str:
     if dtype is None:
         return str(jnp.zeros(()).dtype)
@@ -528,14 +556,36 @@ def _check_dtype(dtype: npt.DTypeLike | None) -> str:
     return name
 
 
+def _check_devices(devices: Any) -> tuple[Any, ...]:
+    if devices is None:
+        return tuple(_default_devices())
+    chosen = tuple(devices) if isinstance(devices, (list, tuple)) else ()
+    if not chosen or len(set(chosen)) != len(chosen) or not all(isinstance(device, jax.Device) for device in chosen):
+        raise ValueError(
+            f"devices={devices!r}: must name at least one device, each once: jax.devices()[:2] for example"
+        )
+    return chosen
+
+
+def _integers(field: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any]
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged
+        array = np.zeros((0, 0))
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{field}={value!r}: must be a non-empty one-dimensional array of integers")
+    return array
+
+
 def _check_seeds(num_seeds: int | None, seeds: npt.ArrayLike | None) -> npt.NDArray[np.uint32]:
     if (num_seeds is None) == (seeds is None):
         raise ValueError(f"num_seeds={num_seeds!r}, seeds={seeds!r}: exactly one of the two must be given")
     if seeds is None:
-        return np.arange(_whole("num_seeds", num_seeds, 1), dtype=np.uint32)
-    array = np.asarray(seeds)
-    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"seeds={seeds!r}: must be a non-empty one-dimensional array of integers")
+        if _whole("num_seeds", num_seeds, 1) > 2**32:
+            raise ValueError(f"num_seeds={num_seeds}: must be at most 2^32, the number of seeds there are")
+        return np.arange(int(num_seeds or 0), dtype=np.uint32)
+    array = _integers("seeds", seeds)
     if array.min() < 0 or array.max() >= 2**32:
         raise ValueError(f"seeds={seeds!r}: must lie in 0..2^32 - 1")
     if np.unique(array).size != array.size:
@@ -547,9 +597,7 @@ def _check_rounds(horizon: int, num_records: int, record_at: npt.ArrayLike | Non
     if record_at is None:
         count = min(_whole("num_records", num_records, 1), horizon)
         return np.array([-(-j * horizon // count) for j in range(1, count + 1)], np.int64)
-    array = np.asarray(record_at)
-    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"record_at={record_at!r}: must be a non-empty one-dimensional array of integers")
+    array = _integers("record_at", record_at)
     if array[0] < 1 or array[-1] > horizon or np.any(np.diff(array) <= 0):
         raise ValueError(f"record_at={record_at!r}: must increase within 1..{horizon}")
     array = array.astype(np.int64)
@@ -580,15 +628,15 @@ def _check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: in
         raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
 
 
-def _optional_parts(policy: Policy, params: Any, state: Any, arms: Any) -> list[tuple[Any, tuple[Any, ...]]]:
+def _optional_parts(policy: Policy, params: Any, state: Any) -> list[tuple[str, Any, tuple[Any, ...]]]:
     """The optional functions that a policy has, with arguments to trace them on."""
     parts = [
-        (policy.estimate, (state, params)),
-        (policy.refresh, (state, params)),
-        (policy.overflowed, (state,)),
-        (policy.finite, (state,)),
+        ("estimate", policy.estimate, (state, params)),
+        ("refresh", policy.refresh, (state, params)),
+        ("overflowed", policy.overflowed, (state,)),
+        ("finite", policy.finite, (state,)),
     ]
-    return [(form, arguments) for form, arguments in parts if form is not None]
+    return [part for part in parts if part[1] is not None]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -603,8 +651,9 @@ def _check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, di
         state = jax.eval_shape(policy.init, params)
         index = jax.eval_shape(policy.select, key, state, arms, params)
         after = jax.eval_shape(policy.update, state, feature, payoffs, params)
-        for form, arguments in _optional_parts(policy, params, state, arms):
-            jax.eval_shape(form, *arguments)
+        results = {
+            name: jax.eval_shape(form, *arguments) for name, form, arguments in _optional_parts(policy, params, state)
+        }
     except Exception as error:  # whatever a user's function raises while it is traced
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
@@ -613,12 +662,22 @@ def _check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, di
         ) from error
     if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(f"policy {policy.name}: select must return one integer, not {index.dtype}{list(index.shape)}")
+    _same_state(policy.name, "update", state, after)
+    if "refresh" in results:
+        _same_state(policy.name, "refresh", state, results["refresh"])
+    for name, shape in (("estimate", (dim,)), ("overflowed", ()), ("finite", ())):
+        found = getattr(results.get(name), "shape", None)
+        if name in results and found != shape:
+            raise ValueError(f"policy {policy.name}: {name} must return an array of shape {list(shape)}, not {found}")
+
+
+def _same_state(policy: str, function: str, state: Any, after: Any) -> None:
     before, behind = (str(jax.tree.structure(tree)) for tree in (state, after))
     if before != behind:
-        raise ValueError(f"policy {policy.name}: update must return a state of the structure that init returns")
+        raise ValueError(f"policy {policy}: {function} must return a state of the structure that init returns")
     for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             raise ValueError(
-                f"policy {policy.name}: update changes the state{jax.tree_util.keystr(path)} from"
+                f"policy {policy}: {function} changes the state{jax.tree_util.keystr(path)} from"
                 f" {old.dtype}{list(old.shape)} to {new.dtype}{list(new.shape)}"
             )

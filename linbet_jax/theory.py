@@ -2,7 +2,17 @@
 
 Every function accepts host numbers (Python or NumPy floats, evaluated in float64) and traced JAX arrays alike, so that
 the policies and a pocket calculator share one formula. Letters follow the paper: p = 1 + epsilon and
-a = (1 - epsilon) / (2 (1 + epsilon)).
+a = (1 - epsilon) / (2 (1 + epsilon)). The arguments mean the same everywhere, and are not checked here:
+
+    horizon: T, pulls.                            delta: failure probability, in (0, 1).
+    epoch, pull: n or t, counted from 1.          epsilon: in (0, 1].
+    dim: d.                                       ridge: lambda > 0.
+    raw_moment_bound: b >= E|y|^p, in payoff^p.   theta_norm: S >= ||theta*||.
+    central_moment_bound: c >= E|eta|^p.          arm_norm: D >= ||x||.
+    log_det_ratio: ln(det V / det(lambda I)).     mean_bound: L >= |<x, theta*>|, in payoffs.
+
+Radii are in the norm of V and in the unit of a payoff; levels bound |u y|, in the unit of a payoff too; regret bounds
+are cumulative, in payoffs over T pulls.
 
 References:
     Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
@@ -57,7 +67,7 @@ def initial_radius(*, ridge: Number, theta_norm: Number) -> Number:
 
 def menu_groups(horizon: float, delta: float) -> int:
     """k = ceil(24 ln(e T / delta)), pulls per epoch (Algorithm 1, line 2; e is Euler's number)."""
-    return math.ceil(24 * (1 + math.log(horizon / delta)))
+    return math.ceil(24 * (1 + math.log(horizon) - math.log(delta)))
 
 
 def menu_epochs(horizon: int, delta: float) -> int:
@@ -239,7 +249,7 @@ def mom_schedule(horizon: int, *, delta: float, epsilon: float) -> MomSchedule:
     wanted = max(1, math.floor(horizon ** (2 * epsilon / (1 + 3 * epsilon)) + 1e-9))
     for epochs in range(wanted, 0, -1):
         pulls = horizon // epochs
-        blocks = math.ceil(8 * math.log(2 * epochs / delta))
+        blocks = math.ceil(8 * (math.log(2 * epochs) - math.log(delta)))
         if pulls // blocks >= 1:
             return MomSchedule(epochs, pulls, blocks, pulls // blocks, epochs < wanted)
     smallest = mom_smallest_horizon(delta)
@@ -248,7 +258,7 @@ def mom_schedule(horizon: int, *, delta: float, epsilon: float) -> MomSchedule:
 
 def mom_smallest_horizon(delta: float) -> int:
     """The smallest T at which one epoch of MoM holds its q = ceil(8 ln(2/delta)) blocks."""
-    return math.ceil(8 * math.log(2 / delta))
+    return math.ceil(8 * (math.log(2) - math.log(delta)))
 
 
 def mom_radius(
@@ -372,4 +382,4 @@ def lower_bound_smallest_horizon(*, dim: int, epsilon: float) -> int:
 
     Deviations: Theorem 1 prints the exponent eps/(1+eps), the inverse of what Delta <= 1/d needs.
     """
-    return max(1, math.ceil((dim / 12) ** ((1 + epsilon) / epsilon) - 1e-9))
+    return max(1, math.ceil((dim / 12) ** ((1 + epsilon) / epsilon) * (1 - 1e-12)))

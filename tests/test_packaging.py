@@ -106,7 +106,7 @@ LAYERS = {
     "noise": set(),
     "policies": {"kernels", "theory", "policy"},
     "bandit": {"noise"},
-    "datasets": {"noise", "bandit"},
+    "datasets": {"theory", "noise", "bandit"},
     "replication": {"kernels", "policy"},
     "simulator": {"kernels", "policy", "bandit", "replication"},
     "regret": {"simulator"},

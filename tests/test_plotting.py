@@ -145,6 +145,81 @@ def test_labels_do_not_overlap(log):
         assert all(box.x1 <= figure.bbox.x1 for box in boxes)
 
 
+@pytest.mark.parametrize("dpi", [100, 220])
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_long_titles_and_notes_are_wrapped_and_cover_nothing(columns, dpi):
+    title, note = "a long title " * 12 + "\nQUICK LOOK at T=2000, not the paper's T", "small print " * 60
+    panels = [Panel("S1: Student t(3), K=20, d=10", [curve("menu", 0.003, bold=True)])] * columns
+    figure = panel_figure([("a", panels), ("b", panels)], quantity="regret", spread="sd", title=title, note=note)
+    figure.set_dpi(dpi)
+    figure.canvas.draw()
+    above, below = figure.texts
+    assert above.get_text().splitlines()[-1] == "QUICK LOOK at T=2000, not the paper's T"
+    assert [" ".join(text.get_text().split()) for text in (above, below)] == [
+        " ".join(t.split()) for t in (title, note)
+    ]
+    axes = [ax.get_tightbbox() for ax in figure.axes]
+    for box in (*axes, *(text.get_window_extent() for text in figure.texts)):
+        assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert 0 <= box.y0 < box.y1 <= figure.bbox.y1
+    assert above.get_window_extent().y0 >= max(box.y1 for box in axes)
+    assert below.get_window_extent().y1 <= min(box.y0 for box in axes)
+
+
+def test_a_word_wider_than_the_figure_stands_alone():
+    figure = panel_figure([("", [Panel("S1", [curve()])])], quantity="q", spread="sd", title=f"a {'w' * 200} b")
+    assert figure.texts[0].get_text().splitlines() == ["a", "w" * 200, "b"]
+
+
+@pytest.mark.parametrize("spread", ["sd", "interval"])
+def test_what_cannot_be_negative_is_not_drawn_below_0(spread):
+    drawn = curve(values=np.array([[4.0], [0.1], [0.1]]) * np.sqrt(ROUNDS))
+    assert np.all(drawn.summary.low < 0)
+    for nonnegative in (True, False):
+        panels = [("", [Panel("S1", [drawn])])]
+        ax = panel_figure(panels, quantity="regret", spread=spread, nonnegative=nonnegative).axes[0]
+        lowest = ax.dataLim.y0
+        assert lowest == 0 if nonnegative else lowest < 0
+
+
+@pytest.mark.parametrize(
+    ("ticks", "shown"),
+    [
+        ([0, 250, 500, 750, 1000, 1250], ["0", "250", "500", "750", "1,000", "1,250"]),
+        ([0, 500, 1000], ["0", "500", "1,000"]),
+        ([0, 1000, 2000], ["0", "1k", "2k"]),
+        ([0, 2500, 5000, 7500, 10_000], ["0", "2.5k", "5k", "7.5k", "10k"]),
+        ([0, 500_000, 1_000_000], ["0", "500k", "1,000k"]),
+        ([-1e6, 0, 1e6, 2e6], ["-1M", "0", "1M", "2M"]),
+        ([0, 0.2, 0.4], ["0", "0.2", "0.4"]),
+        ([0], ["0"]),
+    ],
+)
+def test_an_axis_has_one_unit(ticks, shown):
+    assert plotting._OneUnit().format_ticks(ticks) == shown
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_curves_in_one_place_take_turns(log):
+    ramp = 1.0 * ROUNDS * np.ones((3, 1))
+    names = {"menu": 1.0, "mom": 1.0, "tofu": 0.5, "oful": 1.0001}
+    ax = axes_of(*(curve(name, values=slope * ramp) for name, slope in names.items()), log=log)
+    menu, mom, tofu, oful = ax.lines
+    assert [line.get_linestyle() for line in (menu, mom, tofu, oful)] == ["-", "--", "-", "--"]
+    # Nothing is covered twice: every third of the pattern shows another curve.
+    covered = []
+    for line in (mom, oful):
+        offset, (on, off) = line._unscaled_dash_pattern
+        assert on * 3 == pytest.approx(on + off)
+        covered.append(-offset % (on + off) / on)
+    assert covered == pytest.approx([0, 1])
+
+
+def test_a_curve_that_only_begins_on_another_one_is_solid():
+    ax = axes_of(curve("menu", values=1.0 * ROUNDS[None]), curve("mom", values=1.0 * np.minimum(ROUNDS, 1500)[None]))
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "-"]
+
+
 def test_spreading_moves_no_more_than_it_must():
     assert plotting._spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
     assert plotting._spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])

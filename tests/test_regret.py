@@ -173,3 +173,15 @@ def test_the_fitted_exponent_near_1e8_and_of_a_constant():
 def test_what_no_exponent_can_be_fitted_to(horizons, regrets, message):
     with pytest.raises(ValueError, match=message):
         regret.fitted_exponent(horizons, regrets)
+
+
+def test_two_results_are_paired_by_their_final_regret():
+    from types import SimpleNamespace
+
+    first = SimpleNamespace(regret=np.array([[1.0, 5.0], [1.0, 7.0]]), health=np.zeros(2), seeds=np.arange(2))
+    second = SimpleNamespace(regret=np.array([[0.0, 4.0], [0.0, 4.0]]), health=np.array([0, 3]), seeds=np.arange(2))
+    difference = regret.paired_difference(first, second)
+    assert (difference.n, difference.unhealthy, float(difference.mean)) == (1, 1, 1.0)
+    second.seeds = np.array([1, 0])
+    with pytest.raises(ValueError, match="same seeds"):
+        regret.paired_difference(first, second)

@@ -180,6 +180,7 @@ def run(case: Case, bandit: Any, radius_scale: float) -> Any:
         bandit,
         horizon=case.horizon,
         num_seeds=SEEDS,
+        block_size=SEEDS,
         key=jax.random.key(0),
         trace=True,
         dtype="float64",

@@ -153,7 +153,8 @@ def test_what_is_written(simulator, tmp_path, capsys, monkeypatch):
     assert "| **MENU** | tuned | 0.03 | " in table
     assert "| TOFU | literal | 1 | " in table.split("## S3")[0]
     assert "| **TOFU** | literal | 1 | " in table.split("## S3")[1]
-    assert "MENU ×0.03 - MoM ×0.03" in table
+    assert "| S1 | tuned | MENU ×0.03 - MoM ×0.03 | 0 | 0 | [0, 0] | no difference beyond chance | 0 | 0 |" in table
+    assert "95 %" not in table
 
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["status"] == "finished"
@@ -299,15 +300,52 @@ def test_the_terminal_table_fits_a_terminal(simulator, tmp_path, capsys):
     assert max(map(len, lines[:16])) <= 110
 
 
-def test_the_verdict_on_the_paper_s_claim():
-    def verdict(first, second):
-        summary = outputs.statistics.paired_difference(np.asarray(first, float), np.asarray(second, float))
-        return outputs._Claim("S1", "tuned", ("MENU", "MoM"), summary).verdict
+@pytest.mark.parametrize("sets", ["S3", "S1,S3", "S1,S2,S3", "S1,S2,S3,S4"])
+def test_nothing_written_in_a_figure_is_cut_off(simulator, tmp_path, monkeypatch, sets):
+    figures = {}
+    monkeypatch.setattr(outputs, "save_figure", lambda figure, path: figures.update({path.name: figure}))
+    arguments = ["--sets", sets, "--seeds", "3", "--tuning-seeds", "2", "--horizon", "2000", "--quiet"]
+    assert main(["reproduce", "figure2", *arguments, "--out", str(tmp_path / "run")]) == 0
+    for name in ("figure2.png", "figure2_regret.png"):
+        figure = figures[name]
+        figure.canvas.draw()
+        title, note = figure.texts
+        assert title.get_text().splitlines()[-1] == "QUICK LOOK at T=2000, not the paper's T"
+        small_print = " ".join(note.get_text().split())
+        assert "on the same instance under other noise (2 other seeds)" in small_print
+        assert ("95% interval of the mean (Student t), clipped at 0" in small_print) == ("regret" in name)
+        boxes = [text.get_window_extent() for text in (title, note, *(t for ax in figure.axes for t in ax.texts))]
+        for box in (*boxes, *(ax.get_tightbbox() for ax in figure.axes)):
+            assert 0 <= box.x0 < box.x1 <= figure.bbox.x1
+            assert 0 <= box.y0 < box.y1 <= figure.bbox.y1
 
-    assert verdict([5, 6, 7], [1, 2, 3.5]) == "MENU ahead, as in the paper"
-    assert verdict([1, 2, 3.5], [5, 6, 7]) == "MoM ahead, against the paper"
-    assert verdict([1, 9, 5], [5, 6, 4]) == "no difference beyond chance"
-    assert verdict([1], [2]) == "no interval from one seed"
+
+def test_the_verdict_on_the_paper_s_claim_rests_on_regret():
+    def claim(first, second, health=None):
+        regret, payoff = (
+            outputs.statistics.paired_difference(a, b, health)
+            for a, b in ((np.array(first), np.array(second)), (9000.0 - np.array(first), 9000.0 - np.array(second)))
+        )
+        return outputs._Claim("S3", "tuned", ("TOFU", "CRT"), ("TOFU ×0.01", "CRT"), regret, payoff, rounding=0.01)
+
+    low, high = [100.0, 200.0, 300.0], [500.0, 600.0, 710.0]
+    assert claim(low, high).verdict == "TOFU ahead, as in the paper"
+    assert claim(high, low).verdict == "CRT ahead, against the paper"
+    assert claim([1.0, 9.0, 5.0], [5.0, 6.0, 4.0]).verdict == "no difference beyond chance"
+    assert claim([1.0, 1.0], [1.001, 1.001]).verdict == "no difference beyond chance"  # rounding
+    assert (
+        claim([1.0], [2.0]).sentence == "regret TOFU ×0.01 - CRT = -1: no interval from one seed (payoff difference 1)"
+    )
+    assert claim([1.0], [2.0], [7]).verdict == "no seed healthy under both"
+    assert claim(low, high).sentence == (
+        "regret TOFU ×0.01 - CRT = -403 [-418, -389]: TOFU ahead, as in the paper (payoff difference 403 [389, 418])"
+    )
+
+
+def test_the_spread_of_a_progress_line_is_named():
+    summary = outputs.statistics.summarize(np.array([100.0, 200.0, 300.0]))
+    assert outputs.summary_text(summary) == "200 ± 100 sd"
+    assert outputs.summary_text(summary, unit="") == "200 ± 100"
 
 
 def test_settings_are_the_paper_s_by_default():

@@ -388,6 +388,42 @@ def test_health_sees_a_payoff_that_overflows():
     np.testing.assert_array_equal(result.health, infinite.argmax(axis=1) + 1)
 
 
+def test_health_sees_a_radius_that_overflows():
+    arms, theta = np.eye(3), np.array([1.0, 2.0, 30.0]) * 1e12
+    bandit = lb.LinearBandit(arms, theta, lb.noise.StudentT(3.0, 1e12))
+    policy, params = lb.make_policy("crt", bandit, horizon=100, radius="paper")  # squares b: beyond float32
+    result = lb.simulate(policy, params, bandit, horizon=100, num_seeds=2, key=KEY, dtype="float32")
+    assert np.all(result.health > 0)
+    assert not run("crt", bandit, horizon=100, options={"radius": "paper"}).health.any()
+
+
+def test_numbers_beyond_float32_are_refused():
+    bandit = lb.LinearBandit(np.eye(3), np.array([1.0, 2.0, 30.0]) * 1e20, lb.noise.StudentT(3.0, 1e20))
+    with pytest.raises(ValueError, match="params: .* is out of the range of float32"):
+        run("tofu", bandit, dtype="float32")
+    policy, params = lb.make_policy("oful", bandit_of(), horizon=300)
+    tiny = params._replace(ridge=1e-50)
+    with pytest.raises(ValueError, match="params: .*1e-50.* is out of the range of float32"):
+        lb.simulate(policy, tiny, bandit_of(), horizon=300, num_seeds=1, key=KEY, dtype="float32")
+
+
+def test_health_sees_a_sum_that_overflows():
+    bandit = lb.LinearBandit(np.eye(3), np.array([1.0, 2.0, 3.0]) * 1e37, lb.noise.StudentT(3.0, 1e36))
+    policy, params = lb.make_policy("uniform", bandit, horizon=300)
+    result = lb.simulate(policy, params, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float32")
+    assert np.all(~np.isfinite(result.payoff[:, -1]))
+    assert np.all((result.health > 0) & (result.health <= 300))
+
+
+@pytest.mark.parametrize("name", ["oful", "tofu"])
+def test_float32_recovers_from_the_first_updates_with_a_small_ridge(name):
+    bandit = lb.dataset("S3")
+    known = {"horizon": 1000, "num_seeds": 8, "key": KEY}
+    policy, params = lb.make_policy(name, bandit, horizon=1000, ridge=1e-3, radius_scale=0.1)
+    narrow, wide = (lb.simulate(policy, params, bandit, dtype=dtype, **known) for dtype in ("float32", "float64"))
+    assert narrow.regret[:, -1].mean() == pytest.approx(wide.regret[:, -1].mean(), rel=0.1)
+
+
 def test_health_sees_a_mean_that_the_law_does_not_have():
     wrong = lb.LinearBandit.changing_sets(
         lambda key, t: jnp.where(t < 5, 1.0, -1.0) * jnp.eye(2), np.ones(2), lb.noise.Pareto(2.5), arm_norm=1.0
@@ -498,6 +534,11 @@ def test_without_jit_the_same_arms_are_played(name):  # P18
         ({"block_size": 65}, "block_size=65: must be at most 64 on CPU"),
         ({"chunk_size": 0}, "chunk_size=0"),
         ({"devices": []}, "devices=.*: must name at least one device"),
+        ({"devices": ["cpu"]}, "devices=.*: must name at least one device"),
+        ({"devices": jax.devices()[:1] * 2}, "devices=.*: must name at least one device, each once"),
+        ({"progress": 3}, "progress=3: must be callable"),
+        ({"num_seeds": None, "seeds": [[1], [2, 3]]}, "seeds=.*: must be a non-empty one-dimensional"),
+        ({"num_seeds": 10**12}, r"num_seeds=1000000000000: must be at most 2\^32"),
     ],
 )
 def test_wrong_input_is_refused_before_anything_compiles(known, message):
@@ -507,6 +548,20 @@ def test_wrong_input_is_refused_before_anything_compiles(known, message):
     with pytest.raises(ValueError, match=message):
         lb.simulate(policy, params, bandit, **{"horizon": 300, "num_seeds": 2, "key": KEY, "dtype": "float64", **known})
     assert len(simulator._PROGRAMS) == programs
+
+
+def test_objects_in_the_wrong_place_are_named():
+    bandit = bandit_of()
+    policy, params = lb.make_policy("oful", bandit, horizon=300)
+    known = {"horizon": 300, "num_seeds": 1, "key": KEY}
+    with pytest.raises(ValueError, match="policy='oful': must be a linbet_jax.Policy"):
+        lb.simulate("oful", params, bandit, **known)
+    with pytest.raises(ValueError, match="bandit='S3': must be a linbet_jax.LinearBandit"):
+        lb.simulate(policy, params, "S3", **known)
+    with pytest.raises(ValueError, match="bandit=OfulParams: must be"):
+        lb.simulate(policy, bandit, params, **known)
+    with pytest.raises(ValueError, match="params=dict: must be the NamedTuple"):
+        lb.simulate(policy, {"ridge": 1.0}, bandit, **known)
 
 
 def test_a_policy_for_another_dimension_is_refused():
@@ -531,6 +586,10 @@ def test_a_policy_for_another_dimension_is_refused():
         ({"update": lambda state, x, y, params: state + x @ jnp.ones(7)}, "does not fit 6 arms of dimension 3"),
         ({"update": lambda state, x, y, params: params.missing}, "policy broken: does not fit.*has no attribute"),
         ({"estimate": lambda state, params: state["theta"]}, "policy broken: does not fit"),
+        ({"estimate": lambda state, params: jnp.zeros((2, 2))}, r"estimate must return an array of shape \[3\]"),
+        ({"finite": lambda state: jnp.ones(2, bool)}, r"finite must return an array of shape \[\]"),
+        ({"refresh": lambda state, params: jnp.zeros(2)}, "refresh changes the state"),
+        ({"pulls_per_epoch": 0}, "pulls_per_epoch=0: must be a whole number"),
     ],
 )
 def test_a_users_policy_that_breaks_the_protocol_is_told_how(broken, message):
@@ -550,7 +609,7 @@ def test_a_users_policy_that_breaks_the_protocol_is_told_how(broken, message):
         ("tofu", "radius_scale", -1.0),
         ("tofu", "radius_scale", float("nan")),
         ("tofu", "delta", 2.0),
-        ("tofu", "raw_moment_bound", 0.0),
+        ("tofu", "raw_moment_bound", -1.0),
         ("crt", "ridge", -1.0),
         ("oful", "theta_norm", -5.0),
         ("oful", "noise_scale", -1.0),
@@ -597,9 +656,10 @@ def test_settings_of_different_structure_are_refused():
     with pytest.raises(ValueError, match="must hold at least one setting"):
         lb.simulate_grid(policy, [], bandit, **known)
     with pytest.raises(ValueError, match="must share one structure"):
-        lb.simulate_grid(policy, [params, (1.0, 2.0)], bandit, **known)
+        lb.simulate_grid(policy, [params, lb.policies.GreedyParams(1.0, 300.0)], bandit, **known)
+    unchecked = policy._replace(check=None)
     with pytest.raises(ValueError, match="one shape"):
-        lb.simulate_grid(policy, [params, params._replace(ridge=np.ones(2))], bandit, **known)
+        lb.simulate_grid(unchecked, [params, params._replace(ridge=np.ones(2))], bandit, **known)
 
 
 def test_progress_is_told_and_changes_no_number():  # W4, the library's half

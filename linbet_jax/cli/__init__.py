@@ -52,3 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output left (`| head`): keep the interpreter's last flush from failing on it too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return INTERRUPTED
+    except OSError as error:
+        # A full disk, say: every file is written whole or not at all, so what is finished is kept.
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"linbet: error: {error.strerror or error}{where}; what is finished is kept", file=sys.stderr)
+        return WRONG_INPUT

@@ -108,7 +108,7 @@ def rank_one_lower_inverse(lower: jax.Array, feature: jax.Array) -> jax.Array:
     """
     z = dot(lower, feature)
     after = 1 + jnp.cumsum(z * z)
-    before = after - z * z
+    before = jnp.concatenate([jnp.ones_like(after[:1]), after[:-1]])  # not after - z^2, which cancels
     weighted = z[:, None] * lower
     earlier = jnp.cumsum(weighted, axis=0) - weighted
     return jnp.sqrt(before / after)[:, None] * (lower - (z / before)[:, None] * earlier)

@@ -14,7 +14,7 @@ def squared_widths(arms: jax.Array, gram_inverse: jax.Array) -> jax.Array:
 
 
 def argmax_index(values: jax.Array, squared: jax.Array, radius: jax.Array) -> jax.Array:
-    """The arm of the largest value + radius * width: values [K], squared widths [K] -> [] int32.
+    """The arm of the largest value + radius * width: values [K], squared widths [K] -> [] int32; -1 if none is finite.
 
     Indices within rounding of the largest (1e-11 of it in float64, 1e-5 in float32) tie, and the lowest arm wins. On
     symmetric decision sets many indices are equal in exact arithmetic; without this rule the last bit would choose, and
@@ -23,7 +23,8 @@ def argmax_index(values: jax.Array, squared: jax.Array, radius: jax.Array) -> ja
     indices = values + radius * jnp.sqrt(jnp.maximum(squared, 0))
     largest = jnp.max(indices)
     tolerance = 1e-11 if indices.dtype == jnp.float64 else 1e-5
-    return jnp.argmax(indices >= largest - tolerance * jnp.abs(largest)).astype(jnp.int32)
+    first = jnp.argmax(indices >= largest - tolerance * jnp.abs(largest))
+    return jnp.where(jnp.isfinite(largest), first, -1).astype(jnp.int32)
 
 
 @jax.jit
@@ -40,7 +41,7 @@ def optimistic_arm(arms: jax.Array, center: jax.Array, gram_inverse: jax.Array, 
         radius: [], beta >= 0.
 
     Returns:
-        [] int32, an arm index in 0..K-1.
+        [] int32, an arm index in 0..K-1; -1 when the largest index is not finite (NaN or an overflowing radius).
 
     Raises:
         ValueError: at trace time, if the shapes do not match.

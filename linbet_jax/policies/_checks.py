@@ -14,11 +14,18 @@ _RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
     "radius_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
     "theta_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
     "noise_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "raw_moment_bound": (0.0, math.inf, False, False, "positive and finite"),
-    "central_moment_bound": (0.0, math.inf, False, False, "positive and finite"),
+    "raw_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
+    "central_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
     "horizon": (1.0, math.inf, True, False, "at least 1 and finite"),
     "epochs": (1.0, math.inf, True, False, "at least 1 and finite"),
 }
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond float64
+        return math.inf if value > 0 else -math.inf
 
 
 def number(field: str, value: Any) -> float:
@@ -30,7 +37,7 @@ def number(field: str, value: Any) -> float:
     least, most, least_allowed, most_allowed, allowed = _RANGES[field]
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
-    found = float(value)
+    found = _float(value)
     above = found >= least if least_allowed else found > least
     below = found <= most if most_allowed else found < most
     if not (above and below):
@@ -44,7 +51,7 @@ def count(field: str, value: Any) -> int:
     Raises:
         ValueError: naming the field and the value.
     """
-    found = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    found = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else _float(value)
     if not (found.is_integer() and found >= 1):
         raise ValueError(f"{field}={value!r}: must be a whole number, at least 1")
     return int(found)
@@ -67,6 +74,10 @@ def check_params(params: Any) -> None:
     Raises:
         ValueError: naming the field, the value and what is allowed.
     """
+    if not hasattr(params, "_asdict"):
+        raise ValueError(
+            f"params={type(params).__name__}: must be the NamedTuple that make_policy returned for this policy"
+        )
     for field, value in params._asdict().items():
         if field in _RANGES and not (field == "theta_norm" and value == math.inf):
             number(field, value)

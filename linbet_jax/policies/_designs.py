@@ -1,4 +1,4 @@
-"""What every ridge-based policy keeps of the arms it played: V and its inverse, or, for a fixed set, A V^-1."""
+"""What every ridge-based policy keeps of the arms it played: V and its inverse, and the widths of a fixed set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
+from linbet_jax.kernels.selection import squared_widths
 
 
 class Design(NamedTuple):
@@ -47,42 +48,43 @@ class ArmDesign(NamedTuple):
 
     Attributes:
         counts: [K] int32, how often each arm entered V; V = lambda I + A^T diag(counts) A.
-        projected: [K, d], A V^-1.
+        inverse: [d, d], V^-1.
         squared_widths: [K], diag(A V^-1 A^T).
         log_det: [], ln(det V / det(lambda I)).
     """
 
     counts: jax.Array
-    projected: jax.Array
+    inverse: jax.Array
     squared_widths: jax.Array
     log_det: jax.Array
 
 
 def arm_design_init(arms: jax.Array, ridge: jax.Array) -> ArmDesign:
     """V_0 = lambda I."""
-    projected = arms / ridge
     return ArmDesign(
         counts=jnp.zeros(arms.shape[0], jnp.int32),
-        projected=projected,
-        squared_widths=jnp.sum(projected * arms, axis=1),
+        inverse=jnp.eye(arms.shape[1], dtype=arms.dtype) / ridge,
+        squared_widths=jnp.sum(arms * arms, axis=1) / ridge,
         log_det=jnp.zeros((), arms.dtype),
     )
 
 
 def arm_design_add(design: ArmDesign, arms: jax.Array, index: jax.Array) -> tuple[ArmDesign, jax.Array]:
-    """V + x x^T for x = arms[index], O(K d).
+    """V + x x^T for x = arms[index], O(K d + d^2); the arms are shared by a batch, so its K d part is one product.
 
     Returns:
         The new design, and A V_new^-1 x [K] of the new V: what a unit of payoff adds to every arm's value.
     """
-    images = dot(design.projected, arms[index])  # A V^-1 x
-    gains = images / (1 + images[index])
+    image = dot(design.inverse, arms[index])  # V^-1 x
+    images = dot(arms, image)  # A V^-1 x
+    grown = 1 + images[index]
+    gains = images / grown
     return (
         ArmDesign(
             counts=design.counts.at[index].add(1),
-            projected=design.projected - gains[:, None] * design.projected[index],
+            inverse=design.inverse - image[:, None] * (image / grown),
             squared_widths=design.squared_widths - gains * images,
-            log_det=design.log_det + jnp.log1p(images[index]),
+            log_det=design.log_det + jnp.log(grown),
         ),
         gains,
     )
@@ -94,14 +96,12 @@ def arm_design_gram(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> jax
     return ridge * jnp.eye(arms.shape[1], dtype=arms.dtype) + dot(arms.T, weighted)
 
 
-def arm_design_refresh(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> tuple[ArmDesign, jax.Array]:
-    """Everything computed anew from the counts, O(K d^2 + d^3); also returns V^-1 [d, d]."""
+def arm_design_refresh(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> ArmDesign:
+    """Everything computed anew from the counts, O(K d^2 + d^3)."""
     inverse, log_det = sweep_inverse(arm_design_gram(design, arms, ridge))
-    projected = dot(arms, inverse)
-    refreshed = ArmDesign(
+    return ArmDesign(
         counts=design.counts,
-        projected=projected,
-        squared_widths=jnp.sum(projected * arms, axis=1),
+        inverse=inverse,
+        squared_widths=squared_widths(arms, inverse),
         log_det=log_det - arms.shape[1] * jnp.log(ridge),
     )
-    return refreshed, inverse

@@ -107,12 +107,11 @@ def ridge_policy(
         return ArmRidgeState(design, values, state.moments + arms[index] * observed, updates)
 
     def fixed_refresh(state: ArmRidgeState, arms: jax.Array, params: Any) -> ArmRidgeState:
-        design, _ = arm_design_refresh(state.design, arms, params.ridge)
-        return state._replace(design=design, values=dot(design.projected, state.moments))
+        design = arm_design_refresh(state.design, arms, params.ridge)
+        return state._replace(design=design, values=dot(arms, dot(design.inverse, state.moments)))
 
     def fixed_estimate(state: ArmRidgeState, arms: jax.Array, params: Any) -> jax.Array:
-        _, inverse = arm_design_refresh(state.design, arms, params.ridge)
-        return dot(inverse, state.moments)
+        return dot(arm_design_refresh(state.design, arms, params.ridge).inverse, state.moments)
 
     return Policy(
         name=name,

@@ -13,7 +13,7 @@ from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.menu import MenuParams, menu
 from linbet_jax.policies.oful import OfulParams, oful
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
-from linbet_jax.policies.tofu import CAPACITY, CONDITION, TofuParams, tofu
+from linbet_jax.policies.tofu import CAPACITY, CONDITION, MAX_CONDITION, TofuParams, tofu
 from linbet_jax.policy import Policy
 
 
@@ -119,6 +119,12 @@ def _make_tofu(
     # keep traces few.
     spread = common.bandit.dim + common.horizon * common.bandit.arm_norm**2 / min(common.ridge, 1.0)
     condition = 10.0 ** math.ceil(math.log10(1.01 * spread)) if math.isfinite(spread) else CONDITION
+    if root == "symmetric" and method != "full" and condition > MAX_CONDITION:
+        raise ValueError(
+            f"ridge={common.ridge}: with arm_norm={common.bandit.arm_norm:.3g} and horizon={common.horizon} V may reach"
+            f" the condition number {condition:.0e}, and TOFU's symmetric root covers {MAX_CONDITION:.0e}; give a"
+            " larger ridge, or root='cholesky' or method='full'"
+        )
     policy = tofu(
         common.bandit.dim,
         level=level,
@@ -243,7 +249,7 @@ def options(name: str) -> dict[str, Any]:
     Raises:
         ValueError: for an unknown name; the message lists the known ones.
     """
-    if name not in _FACTORIES:
+    if name not in tuple(_FACTORIES):
         raise ValueError(f"policy {name!r}: known are {', '.join(_FACTORIES)}")
     parameters = inspect.signature(_FACTORIES[name]).parameters
     own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
@@ -279,6 +285,9 @@ def make_policy(
         ValueError: naming the field, the value and what is allowed; nothing has been compiled by then.
     """
     known = options(name)
+    for option, value in chosen.items():
+        if isinstance(value, (list, dict, set)):
+            raise ValueError(f"{option}={value!r}: must be a single value")
     unknown = sorted(set(chosen) - set(known))
     if unknown:
         listing = ", ".join(known) or "none"

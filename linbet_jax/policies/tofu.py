@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -238,7 +239,7 @@ def tofu(
             epochs=epochs,
             history=history,
             capacity=4 * capacity,
-            condition=min(100 * condition, MAX_CONDITION),
+            condition=max(condition, min(1e4 * condition, MAX_CONDITION)),
         )
 
     tracker = _symmetric_root(condition) if root == "symmetric" else _cholesky_root()
@@ -269,6 +270,17 @@ class _Parts(NamedTuple):
 
 def _finite_center(state: Any) -> jax.Array:
     return jnp.isfinite(jnp.sum(state.center))
+
+
+def _beyond(root: Root, state: Any) -> jax.Array:
+    """Whether V may have left the range of the root, and a wider one exists."""
+    return (state.spread > root.condition) & (root.condition < MAX_CONDITION)
+
+
+def _sound(root: Root, numbers: jax.Array, spread: jax.Array) -> jax.Array:
+    """Finite, and within the range of the widest root there is."""
+    widest = root.condition >= MAX_CONDITION and math.isfinite(root.condition)
+    return jnp.isfinite(jnp.sum(numbers)) & ((spread <= root.condition) if widest else True)
 
 
 def _select(parts: _Parts) -> Callable[..., jax.Array]:
@@ -319,7 +331,7 @@ def _pruned(parts: _Parts) -> Policy:
         )
 
     def overflowed(state: Any) -> jax.Array:
-        return state.doubtful.overflow | (state.spread > root.condition)
+        return state.doubtful.overflow | _beyond(root, state)
 
     def fixed_init(arms: jax.Array, params: TofuParams) -> ArmTofuState:
         start = init(params)
@@ -342,15 +354,15 @@ def _pruned(parts: _Parts) -> Policy:
     ) -> ArmTofuState:
         design, _ = arm_design_add(state.design, arms, index)
         tracked, doubtful, offset, spread, pulls = truncate(state, arms[index], payoffs[0], params)
-        values = dot(design.projected, doubtful.moments) + dot(arms, offset)
+        values = dot(arms, dot(design.inverse, doubtful.moments) + offset)
         return ArmTofuState(design, tracked, doubtful, offset, values, spread, pulls)
 
     def fixed_refresh(state: ArmTofuState, arms: jax.Array, params: TofuParams) -> ArmTofuState:
-        design, _ = arm_design_refresh(state.design, arms, params.ridge)
+        design = arm_design_refresh(state.design, arms, params.ridge)
         return state._replace(design=design, root=root.build(arm_design_gram(design, arms, params.ridge), params.ridge))
 
     def fixed_estimate(state: ArmTofuState, arms: jax.Array, params: TofuParams) -> jax.Array:
-        _, inverse = arm_design_refresh(state.design, arms, params.ridge)
+        inverse = arm_design_refresh(state.design, arms, params.ridge).inverse
         return dot(inverse, state.doubtful.moments) + state.offset
 
     return Policy(
@@ -361,7 +373,7 @@ def _pruned(parts: _Parts) -> Policy:
         estimate=lambda state, params: state.center,
         refresh=refresh,
         overflowed=overflowed,
-        finite=_finite_center,
+        finite=lambda state: _sound(root, state.center, state.spread),
         check=check_params,
         fixed=FixedSet(
             init=fixed_init,
@@ -370,7 +382,7 @@ def _pruned(parts: _Parts) -> Policy:
             estimate=fixed_estimate,
             refresh=fixed_refresh,
             overflowed=overflowed,
-            finite=lambda state: jnp.isfinite(jnp.sum(state.values)),
+            finite=lambda state: _sound(root, state.values, state.spread),
         ),
     )
 
@@ -471,7 +483,7 @@ def _by_epochs(parts: _Parts, history: int, epochs: int) -> Policy:
         update=update,
         estimate=lambda state, params: state.center,
         refresh=refresh,
-        overflowed=lambda state: state.spread > root.condition,
-        finite=_finite_center,
+        overflowed=lambda state: _beyond(root, state),
+        finite=lambda state: _sound(root, state.center, state.spread),
         check=check_params,
     )

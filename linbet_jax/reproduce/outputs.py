@@ -21,7 +21,7 @@ from linbet_jax.results import write_text
 __all__ = ["Report", "Run", "Tuning", "policy_label", "summary_text", "terminal_table", "write"]
 
 RADII = ("literal", "tuned")
-_ROUNDING = 1e-6  # relative; float32 sums of payoffs agree to about that
+_ROUNDING = 1e-6  # relative; float32 sums of gaps agree to about that
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +102,17 @@ class Report:
     @property
     def heading(self) -> str:
         """One line that says what this is, and that it is not the paper's horizon where it is not."""
-        mark = f"; QUICK LOOK at T={next(iter(self.horizons.values()))}, not the paper's T" if self.quick_look else ""
-        return f"{self.seeds} seed{'s' if self.seeds != 1 else ''}, λ = {self.ridge:g}, δ = {self.delta:g}{mark}"
+        return f"{self.setting}; {self.mark}" if self.mark else self.setting
+
+    @property
+    def setting(self) -> str:
+        """Seeds and constants."""
+        return f"{self.seeds} seed{'s' if self.seeds != 1 else ''}, λ = {self.ridge:g}, δ = {self.delta:g}"
+
+    @property
+    def mark(self) -> str:
+        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
+        return f"QUICK LOOK at T={next(iter(self.horizons.values()))}, not the paper's T" if self.quick_look else ""
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
@@ -119,11 +128,15 @@ def write(report: Report, folder: Path) -> tuple[Path, ...]:
     return (*files, folder / "table.md", folder / "curves.csv")
 
 
-def summary_text(summary: Summary) -> str:
-    """Mean and standard deviation, e.g. `21,389 ± 120`; the mean alone for one seed."""
+def summary_text(summary: Summary, *, unit: str = " sd") -> str:
+    """Mean and standard deviation, e.g. `21,389 ± 120 sd`; the mean alone for one seed.
+
+    A table whose heading says what follows the ± leaves `unit` empty.
+    """
     if summary.n == 0:
         return "none healthy"
-    return f"{_number(summary.mean)} ± {_number(summary.sd)}" if summary.has_band else _number(summary.mean)
+    mean = _number(summary.mean)
+    return f"{mean} ± {_number(summary.sd)}{unit}" if summary.has_band else mean
 
 
 def terminal_table(report: Report) -> str:
@@ -137,7 +150,7 @@ def terminal_table(report: Report) -> str:
                 continue
             tuned = report.find(set_name, run.policy, "tuned")
             star = "*" if run.policy in report.pairs[set_name] else ""
-            values = [summary_text(r.final(q)) for r in (run, tuned) for q in ("payoff", "regret")]
+            values = [summary_text(r.final(q), unit="") for r in (run, tuned) for q in ("payoff", "regret")]
             rows.append(
                 (set_name, policy_label(run.policy) + star, *values[:2], f"×{tuned.radius_scale:g}", *values[2:])
             )
@@ -164,7 +177,7 @@ def terminal_table(report: Report) -> str:
             line(names),
             *body,
             "",
-            "* the paper's pair; payoff difference of the pair, seed by seed (same noise), with its 95 % interval:",
+            "* the paper's pair; its difference in pseudo-regret, seed by seed (same noise), with a 95% interval:",
             *claims,
             *foot,
         ]
@@ -175,44 +188,73 @@ def terminal_table(report: Report) -> str:
 class _Claim:
     """The paper says the first policy of a pair earns more than the second: what these runs say.
 
-    `rounding` is a payoff difference too small to mean anything: two policies that play the same arms in another order
-    add the same payoffs in another order.
+    The verdict rests on pseudo-regret, what the arms played cost on average. The payoffs that were realised add the
+    noise to that, whose variance is infinite under Pareto(2): an interval around their difference promises little.
+
+    Attributes:
+        set_name: the data set.
+        radii: "literal" or "tuned".
+        policies: the pair.
+        names: the pair with its radius scales.
+        regret: first minus second, at the horizon; negative where the first is ahead.
+        payoff: likewise; positive where the first is ahead.
+        rounding: a regret difference too small to mean anything: two policies that play the same arms in another order
+            add the same gaps in another order.
     """
 
     set_name: str
     radii: str
+    policies: tuple[str, str]
     names: tuple[str, str]
-    difference: Summary
+    regret: Summary
+    payoff: Summary
     rounding: float = 0.0
 
     @property
+    def pair(self) -> str:
+        """What is subtracted from what."""
+        return f"{self.names[0]} - {self.names[1]}"
+
+    @property
     def verdict(self) -> str:
-        """Which of the two is ahead, where the interval says so."""
-        low, high = float(self.difference.low), float(self.difference.high)
-        if math.isnan(low):
-            return "no interval from one seed"
-        if low > self.rounding:
-            return f"{self.names[0]} ahead, as in the paper"
-        return f"{self.names[1]} ahead, against the paper" if high < -self.rounding else "no difference beyond chance"
+        """Which of the two is ahead, where the interval of the regret difference says so."""
+        if not self.regret.has_band:
+            return "no interval from one seed" if self.regret.n else "no seed healthy under both"
+        if float(self.regret.high) < -self.rounding:
+            return f"{self.policies[0]} ahead, as in the paper"
+        ahead = float(self.regret.low) > self.rounding
+        return f"{self.policies[1]} ahead, against the paper" if ahead else "no difference beyond chance"
 
     @property
     def sentence(self) -> str:
-        """The difference, its interval and the verdict."""
-        first, second = self.names
-        return f"{first} - {second} = {_number(self.difference.mean)} {_interval(self.difference)}: {self.verdict}"
+        """The differences, their intervals and the verdict."""
+        regret, payoff = (
+            f"{_number(s.mean)} {_interval(s)}" if s.has_band else _number(s.mean) for s in (self.regret, self.payoff)
+        )
+        return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
 
 def _claims(report: Report) -> list[_Claim]:
     claims = []
-    for set_name, pair in report.pairs.items():
+    for set_name, (one, other) in report.pairs.items():
         for radii in RADII:
-            first, second = (report.find(set_name, name, radii) for name in pair)
-            difference = statistics.paired_difference(
-                first.payoff[:, -1], second.payoff[:, -1], first.health, second.health
+            first, second = report.find(set_name, one, radii), report.find(set_name, other, radii)
+            regret, payoff = (
+                statistics.paired_difference(a[:, -1], b[:, -1], first.health, second.health)
+                for a, b in ((first.regret, second.regret), (first.payoff, second.payoff))
             )
-            names = tuple(policy_label(run.policy, run.radius_scale) for run in (first, second))
-            rounding = _ROUNDING * abs(float(first.final("payoff").mean))
-            claims.append(_Claim(set_name, radii, (names[0], names[1]), difference, rounding))
+            size = max(abs(float(run.final("regret").mean)) for run in (first, second))
+            claims.append(
+                _Claim(
+                    set_name,
+                    radii,
+                    policies=(policy_label(one), policy_label(other)),
+                    names=(policy_label(one, first.radius_scale), policy_label(other, second.radius_scale)),
+                    regret=regret,
+                    payoff=payoff,
+                    rounding=_ROUNDING * size,
+                )
+            )
     return claims
 
 
@@ -231,13 +273,24 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
             panels.append(Panel(title, curves, reference=best, reference_label="best arm"))
         rows.append((f"{radii} radii", panels))
     what = {"payoff": "cumulative payoff", "regret": "cumulative pseudo-regret"}[quantity]
-    shown = {"sd": "Bars: one standard deviation", "interval": "Bands: 95 % interval of the mean (Student t)"}[spread]
+    shown = {
+        "sd": "Bars: one standard deviation",
+        "interval": "Bands: 95% interval of the mean (Student t), clipped at 0: regret cannot be negative",
+    }[spread]
     note = (
-        f"Bold: the pair the paper ran on the set. {shown}. Literal: every radius as published (×1). "
-        f"Tuned: times the scale with the least mean regret on {report.tuning_seeds} other seeds, one grid for all."
+        f"Bold: the pair the paper ran on the set. {shown}. Coloured dashes: the curve lies on another one. "
+        "Literal: every radius as published (×1). Tuned: times the scale with the least mean regret on the same "
+        f"instance under other noise ({report.tuning_seeds} other seeds), one grid for all."
     )
+    setting = report.setting.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    title = f"{what.capitalize()}, mean over {setting}"
     return panel_figure(
-        rows, quantity=what, spread=spread, title=f"{what.capitalize()}, mean over {report.heading}", note=note
+        rows,
+        quantity=what,
+        spread=spread,
+        nonnegative=quantity == "regret",
+        title=f"{title}\n{report.mark}" if report.mark else title,
+        note=note,
     )
 
 
@@ -267,8 +320,9 @@ def _markdown(report: Report) -> str:
     lines += [
         "Cumulative realised payoff and pseudo-regret at the horizon. `radius_scale` multiplies every confidence",
         "radius; 1 is the papers' own. Tuned: the scale with the least mean final regret on replications of another",
-        f"key ({report.tuning_seeds} of them), chosen from one grid for all policies. Bold: the pair that the paper",
-        "ran on the set. Interval: 95 %, Student t over seeds.",
+        f"key ({report.tuning_seeds} of them: the same instance, other noise), chosen from one grid for all policies.",
+        "Bold: the pair that the paper ran on the set. Interval: 95%, Student t over seeds; the figure clips it at 0",
+        "where it is regret's.",
         "",
     ]
     for set_name, title in report.titles.items():
@@ -280,20 +334,25 @@ def _markdown(report: Report) -> str:
             [_table_row(run, run.policy in report.pairs[set_name]) for run in report.runs if run.set_name == set_name],
         )
     lines += ["## The paper's claim: its own policy earns more", ""]
-    lines += ["Payoff difference at the horizon, seed by seed under common random numbers.", ""]
+    lines += [
+        "First minus second at the horizon, seed by seed under common random numbers, with 95% intervals. The reading",
+        "rests on pseudo-regret (less is better), the expected cost of the arms played. Realised payoffs add noise, of",
+        "infinite variance under Pareto(2), so their interval promises little there.",
+        "",
+    ]
+    columns = ("difference", "sd", "interval")
     lines += _table(
-        ["set", "radii", "pair", "mean difference", "sd", "interval", "seeds", "reading"],
         [
-            [
-                c.set_name,
-                c.radii,
-                f"{c.names[0]} - {c.names[1]}",
-                _number(c.difference.mean),
-                _number(c.difference.sd),
-                _interval(c.difference),
-                str(c.difference.n),
-                c.verdict,
-            ]
+            "set",
+            "radii",
+            "pair",
+            *(f"regret {c}" for c in columns),
+            "reading",
+            *(f"payoff {c}" for c in columns),
+            "seeds",
+        ],
+        [
+            [c.set_name, c.radii, c.pair, *_spelled(c.regret), c.verdict, *_spelled(c.payoff), str(c.regret.n)]
             for c in _claims(report)
         ],
     )
@@ -339,6 +398,11 @@ def _number(value: float | NDArray[np.float64]) -> str:
     if abs(number) < 1e-6:  # rounding of sums that are thousands and more
         return "0"
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _spelled(summary: Summary) -> tuple[str, str, str]:
+    """Mean, standard deviation and interval, one table cell each."""
+    return _number(summary.mean), _number(summary.sd), _interval(summary)
 
 
 def _interval(summary: Summary) -> str:
