@@ -23,6 +23,7 @@ References:
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import math
@@ -404,20 +405,20 @@ class _Base(PayoffLaw):
             raise ValueError(f"{what} must be smaller, got {order!r}: the moment exceeds the range of float64")
         return _scalar(values[inverse].reshape(np.shape(mean)))
 
-    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array: ...
 
-    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array: ...
 
-    def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike: ...
 
-    def _raw(self, order: float, mean: float) -> float:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _raw(self, order: float, mean: float) -> float: ...
 
-    def _central(self, order: float, mean: float) -> float:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _central(self, order: float, mean: float) -> float: ...
 
 
 class _Additive(_Base):

@@ -20,14 +20,24 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandit import LinearBandit
+from linbet_jax.checks import (
+    block_of,
+    check_devices,
+    check_dtype,
+    check_key,
+    check_params,
+    check_protocol,
+    check_rounds,
+    check_seeds,
+    kind,
+    whole_number,
+    x64_enabled,
+)
 from linbet_jax.policy import Policy
 from linbet_jax.replication import Plan, World, replicate
 
 STRETCH = 128  # pulls whose noise is drawn at once; the nearest divisor of T is taken
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
-CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
-GPU_BLOCK = 4096
-MAX_CPU_BLOCK = 64  # batched LAPACK calls of 128 and more can hang for good on several CPU devices in JAX 0.10
 MAX_ENLARGEMENTS = 6
 
 Progress = Callable[[int, int], None]
@@ -141,7 +151,7 @@ def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
     if getattr(jax.config, "jax_disable_jit", False):
         return functools.partial(_run_blocks, launch), 0.0
     avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
-    identity = (launch, jax.tree.structure(arguments), avals, _x64(), prng_name(arguments[-1]))
+    identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
     found = _PROGRAMS.get(identity)
     if found is not None:
         return found, 0.0
@@ -280,35 +290,35 @@ def simulate_grid(
         ValueError: as in :func:`simulate`.
     """
     if not isinstance(policy, Policy):
-        raise ValueError(f"policy={_kind(policy)}: must be a linbet_jax.Policy, the first of what make_policy returns")
+        raise ValueError(f"policy={kind(policy)}: must be a linbet_jax.Policy, the first of what make_policy returns")
     if not isinstance(bandit, LinearBandit):
-        raise ValueError(f"bandit={_kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
-    _whole("pulls_per_epoch", policy.pulls_per_epoch, 1)
-    horizon = _whole("horizon", horizon, 1)
+        raise ValueError(f"bandit={kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
+    whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
+    horizon = whole_number("horizon", horizon, 1)
     most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
     if horizon >= most:
         raise ValueError(f"horizon={horizon}: must be below {most}")
-    dtype_name = _check_dtype(dtype)
-    seed_array = _check_seeds(num_seeds, seeds)
-    rounds = _check_rounds(horizon, num_records, record_at)
-    _check_key(key)
+    dtype_name = check_dtype(dtype)
+    seed_array = check_seeds(num_seeds, seeds)
+    rounds = check_rounds(horizon, num_records, record_at)
+    check_key(key)
     if not isinstance(grid, (list, tuple)) or hasattr(grid, "_asdict"):
-        raise ValueError(f"grid={_kind(grid)}: must be a list of parameters")
+        raise ValueError(f"grid={kind(grid)}: must be a list of parameters")
     if len(grid) == 0:
         raise ValueError("grid=[]: must hold at least one setting")
     if progress is not None and not callable(progress):
         raise ValueError(f"progress={progress!r}: must be callable")
     for params in grid:
-        _check_params(policy, params, bandit, horizon)
-    device_list = _check_devices(devices)
+        check_params(policy, params, bandit, horizon)
+    device_list = check_devices(devices)
     on_cpu = device_list[0].platform == "cpu"
-    block = _block(block_size, on_cpu, -(-seed_array.size * len(grid) // len(device_list)))
-    chunk = None if chunk_size is None else _whole("chunk_size", chunk_size, 1)
+    block = block_of(block_size, on_cpu, -(-seed_array.size * len(grid) // len(device_list)))
+    chunk = None if chunk_size is None else whole_number("chunk_size", chunk_size, 1)
 
     rows_seed = np.tile(seed_array, len(grid))
     leaves, treedef = _stack(grid, dtype_name)
     shapes = tuple((leaf.values.shape[leaf.varies :], str(leaf.values.dtype)) for leaf in leaves)
-    _check_protocol(policy._replace(facts=(), notes=()), treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
+    check_protocol(policy._replace(facts=(), notes=()), treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
     total = rows_seed.size
     law, static_law = _law(bandit.noise, dtype_name)
     world = _world(bandit, law, dtype_name)
@@ -504,180 +514,3 @@ def prng_name(key: jax.Array) -> str:
     """The generator that a typed key belongs to, with the setting that changes its numbers."""
     partitionable = getattr(jax.config, "jax_threefry_partitionable", True)
     return f"{jax.random.key_impl(key)}, partitionable={bool(partitionable)}"
-
-
-def _default_devices() -> list[Any]:
-    chosen = getattr(jax.config, "jax_default_device", None)
-    if chosen is not None and not isinstance(chosen, str):
-        return [chosen]
-    return jax.local_devices(backend=chosen)
-
-
-def _x64() -> bool:
-    return bool(getattr(jax.config, "jax_enable_x64", False))
-
-
-# Checks, before anything compiles
-
-
-def _whole(field: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{field}={value!r}: must be a whole number, at least {least}")
-    return int(value)
-
-
-def _block(block_size: int | None, on_cpu: bool, rows: int) -> int:
-    """Seeds per block for ``rows`` replications on each device."""
-    if block_size is None:
-        return CPU_BLOCK if on_cpu else min(GPU_BLOCK, 2 ** max(0, rows - 1).bit_length())
-    block = _whole("block_size", block_size, 1)
-    if on_cpu and block > MAX_CPU_BLOCK:
-        raise ValueError(
-            f"block_size={block}: must be at most {MAX_CPU_BLOCK} on CPU, since larger batches can hang JAX 0.10"
-        )
-    return block
-
-
-def _kind(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else type(value).__name__
-
-
-def _check_dtype(dtype: npt.DTypeLike | None) -> str:
-    if dtype is None:
-        return str(jnp.zeros(()).dtype)
-    try:
-        name = np.dtype(dtype).name
-    except TypeError:
-        name = str(dtype)
-    if name not in ("float32", "float64"):
-        raise ValueError(f"dtype={dtype!r}: allowed are float32 and float64")
-    if name == "float64" and not _x64():
-        raise ValueError("dtype='float64': needs jax.config.update('jax_enable_x64', True) first")
-    return name
-
-
-def _check_devices(devices: Any) -> tuple[Any, ...]:
-    if devices is None:
-        return tuple(_default_devices())
-    chosen = tuple(devices) if isinstance(devices, (list, tuple)) else ()
-    if not chosen or len(set(chosen)) != len(chosen) or not all(isinstance(device, jax.Device) for device in chosen):
-        raise ValueError(
-            f"devices={devices!r}: must name at least one device, each once: jax.devices()[:2] for example"
-        )
-    return chosen
-
-
-def _integers(field: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any]
-    try:
-        array = np.asarray(value)
-    except ValueError:  # ragged
-        array = np.zeros((0, 0))
-    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{field}={value!r}: must be a non-empty one-dimensional array of integers")
-    return array
-
-
-def _check_seeds(num_seeds: int | None, seeds: npt.ArrayLike | None) -> npt.NDArray[np.uint32]:
-    if (num_seeds is None) == (seeds is None):
-        raise ValueError(f"num_seeds={num_seeds!r}, seeds={seeds!r}: exactly one of the two must be given")
-    if seeds is None:
-        if _whole("num_seeds", num_seeds, 1) > 2**32:
-            raise ValueError(f"num_seeds={num_seeds}: must be at most 2^32, the number of seeds there are")
-        return np.arange(int(num_seeds or 0), dtype=np.uint32)
-    array = _integers("seeds", seeds)
-    if array.min() < 0 or array.max() >= 2**32:
-        raise ValueError(f"seeds={seeds!r}: must lie in 0..2^32 - 1")
-    if np.unique(array).size != array.size:
-        raise ValueError(f"seeds={seeds!r}: must be distinct; a repeated seed is not a new replication")
-    return array.astype(np.uint32)
-
-
-def _check_rounds(horizon: int, num_records: int, record_at: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-    if record_at is None:
-        count = min(_whole("num_records", num_records, 1), horizon)
-        return np.array([-(-j * horizon // count) for j in range(1, count + 1)], np.int64)
-    array = _integers("record_at", record_at)
-    if array[0] < 1 or array[-1] > horizon or np.any(np.diff(array) <= 0):
-        raise ValueError(f"record_at={record_at!r}: must increase within 1..{horizon}")
-    array = array.astype(np.int64)
-    return array if array[-1] == horizon else np.append(array, horizon)
-
-
-def _check_key(key: Any) -> None:
-    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):
-        raise ValueError(f"key={key!r}: must be one typed key, jax.random.key(0) for example")
-
-
-def _check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int) -> None:
-    pulls = policy.pulls_per_epoch
-    if horizon < pulls:
-        raise ValueError(f"horizon={horizon}: {policy.name} needs at least one epoch of {pulls} pulls")
-    made_for = getattr(params, "horizon", None)
-    if isinstance(made_for, (int, float)) and horizon > made_for:
-        raise ValueError(
-            f"horizon={horizon}: {policy.name}'s parameters were made for horizon={made_for:.0f}; make new ones"
-        )
-    if policy.max_pulls is not None and horizon > policy.max_pulls:
-        raise ValueError(
-            f"horizon={horizon}: this {policy.name} keeps at most {policy.max_pulls} pulls; make a new one"
-        )
-    if policy.check is not None:
-        policy.check(params)
-    if not bandit.resampling and getattr(params, "theta_norm", 0.0) == math.inf:
-        raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
-
-
-def _optional_parts(policy: Policy, params: Any, state: Any) -> list[tuple[str, Any, tuple[Any, ...]]]:
-    """The optional functions that a policy has, with arguments to trace them on."""
-    parts = [
-        ("estimate", policy.estimate, (state, params)),
-        ("refresh", policy.refresh, (state, params)),
-        ("overflowed", policy.overflowed, (state,)),
-        ("finite", policy.finite, (state,)),
-    ]
-    return [part for part in parts if part[1] is not None]
-
-
-@functools.lru_cache(maxsize=1024)
-def _check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim: int, dtype: str) -> None:
-    """Trace the policy's functions once, abstractly, and say what does not fit before the simulator is traced."""
-    params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    arms = jax.ShapeDtypeStruct((num_arms, dim), dtype)
-    feature = jax.ShapeDtypeStruct((dim,), dtype)
-    payoffs = jax.ShapeDtypeStruct((policy.pulls_per_epoch,), dtype)
-    try:
-        state = jax.eval_shape(policy.init, params)
-        index = jax.eval_shape(policy.select, key, state, arms, params)
-        after = jax.eval_shape(policy.update, state, feature, payoffs, params)
-        results = {
-            name: jax.eval_shape(form, *arguments) for name, form, arguments in _optional_parts(policy, params, state)
-        }
-    except Exception as error:  # whatever a user's function raises while it is traced
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"policy {policy.name}: does not fit {num_arms} arms of dimension {dim}, {policy.pulls_per_epoch} pulls per"
-            f" epoch and {dtype}: {reason}"
-        ) from error
-    if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
-        raise ValueError(f"policy {policy.name}: select must return one integer, not {index.dtype}{list(index.shape)}")
-    _same_state(policy.name, "update", state, after)
-    if "refresh" in results:
-        _same_state(policy.name, "refresh", state, results["refresh"])
-    for name, shape in (("estimate", (dim,)), ("overflowed", ()), ("finite", ())):
-        found = getattr(results.get(name), "shape", None)
-        if name in results and found != shape:
-            raise ValueError(f"policy {policy.name}: {name} must return an array of shape {list(shape)}, not {found}")
-
-
-def _same_state(policy: str, function: str, state: Any, after: Any) -> None:
-    before, behind = (str(jax.tree.structure(tree)) for tree in (state, after))
-    if before != behind:
-        raise ValueError(f"policy {policy}: {function} must return a state of the structure that init returns")
-    for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True):
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
-            raise ValueError(
-                f"policy {policy}: {function} changes the state{jax.tree_util.keystr(path)} from"
-                f" {old.dtype}{list(old.shape)} to {new.dtype}{list(new.shape)}"
-            )

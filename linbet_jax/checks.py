@@ -1,0 +1,202 @@
+"""What ``simulate`` is given, checked on the host before anything compiles: one clear sentence per mistake."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.policy import Policy
+
+CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
+GPU_BLOCK = 4096
+MAX_CPU_BLOCK = 64  # batched LAPACK calls of 128 and more can hang for good on several CPU devices in JAX 0.10
+
+
+def x64_enabled() -> bool:
+    """Whether JAX computes in 64 bits at present."""
+    return bool(getattr(jax.config, "jax_enable_x64", False))
+
+
+def whole_number(field: str, value: Any, least: int) -> int:
+    """The value as an int, at least ``least``; the ValueError names field and value."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{field}={value!r}: must be a whole number, at least {least}")
+    return int(value)
+
+
+def block_of(block_size: int | None, on_cpu: bool, rows: int) -> int:
+    """Seeds per block for ``rows`` replications on each device."""
+    if block_size is None:
+        return CPU_BLOCK if on_cpu else min(GPU_BLOCK, 2 ** max(0, rows - 1).bit_length())
+    block = whole_number("block_size", block_size, 1)
+    if on_cpu and block > MAX_CPU_BLOCK:
+        raise ValueError(
+            f"block_size={block}: must be at most {MAX_CPU_BLOCK} on CPU, since larger batches can hang JAX 0.10"
+        )
+    return block
+
+
+def kind(value: Any) -> str:
+    """A short name for something that is not what was expected."""
+    return repr(value) if isinstance(value, str) else type(value).__name__
+
+
+def check_dtype(dtype: npt.DTypeLike | None) -> str:
+    """The run's dtype by name: float32 or float64, and only with 64 bits enabled."""
+    if dtype is None:
+        return str(jnp.zeros(()).dtype)
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype={dtype!r}: allowed are float32 and float64")
+    if name == "float64" and not x64_enabled():
+        raise ValueError("dtype='float64': needs jax.config.update('jax_enable_x64', True) first")
+    return name
+
+
+def _default_devices() -> list[Any]:
+    chosen = getattr(jax.config, "jax_default_device", None)
+    if chosen is not None and not isinstance(chosen, str):
+        return [chosen]
+    return jax.local_devices(backend=chosen)
+
+
+def check_devices(devices: Any) -> tuple[Any, ...]:
+    """The devices to use, each once; the local ones by default."""
+    if devices is None:
+        return tuple(_default_devices())
+    chosen = tuple(devices) if isinstance(devices, (list, tuple)) else ()
+    if not chosen or len(set(chosen)) != len(chosen) or not all(isinstance(device, jax.Device) for device in chosen):
+        raise ValueError(
+            f"devices={devices!r}: must name at least one device, each once: jax.devices()[:2] for example"
+        )
+    return chosen
+
+
+def _integers(field: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any]
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged
+        array = np.zeros((0, 0))
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{field}={value!r}: must be a non-empty one-dimensional array of integers")
+    return array
+
+
+def check_seeds(num_seeds: int | None, seeds: npt.ArrayLike | None) -> npt.NDArray[np.uint32]:
+    """The seeds as uint32 [S], distinct."""
+    if (num_seeds is None) == (seeds is None):
+        raise ValueError(f"num_seeds={num_seeds!r}, seeds={seeds!r}: exactly one of the two must be given")
+    if seeds is None:
+        if whole_number("num_seeds", num_seeds, 1) > 2**32:
+            raise ValueError(f"num_seeds={num_seeds}: must be at most 2^32, the number of seeds there are")
+        return np.arange(int(num_seeds or 0), dtype=np.uint32)
+    array = _integers("seeds", seeds)
+    if array.min() < 0 or array.max() >= 2**32:
+        raise ValueError(f"seeds={seeds!r}: must lie in 0..2^32 - 1")
+    if np.unique(array).size != array.size:
+        raise ValueError(f"seeds={seeds!r}: must be distinct; a repeated seed is not a new replication")
+    return array.astype(np.uint32)
+
+
+def check_rounds(horizon: int, num_records: int, record_at: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+    """The pulls to record at, [R] int64, ending at the horizon."""
+    if record_at is None:
+        count = min(whole_number("num_records", num_records, 1), horizon)
+        return np.array([-(-j * horizon // count) for j in range(1, count + 1)], np.int64)
+    array = _integers("record_at", record_at)
+    if array[0] < 1 or array[-1] > horizon or np.any(np.diff(array) <= 0):
+        raise ValueError(f"record_at={record_at!r}: must increase within 1..{horizon}")
+    array = array.astype(np.int64)
+    return array if array[-1] == horizon else np.append(array, horizon)
+
+
+def check_key(key: Any) -> None:
+    """One typed key, or a ValueError."""
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):
+        raise ValueError(f"key={key!r}: must be one typed key, jax.random.key(0) for example")
+
+
+def check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int) -> None:
+    """A policy's parameters against the policy, the bandit and the horizon."""
+    pulls = policy.pulls_per_epoch
+    if horizon < pulls:
+        raise ValueError(f"horizon={horizon}: {policy.name} needs at least one epoch of {pulls} pulls")
+    made_for = getattr(params, "horizon", None)
+    if isinstance(made_for, (int, float)) and horizon > made_for:
+        raise ValueError(
+            f"horizon={horizon}: {policy.name}'s parameters were made for horizon={made_for:.0f}; make new ones"
+        )
+    if policy.max_pulls is not None and horizon > policy.max_pulls:
+        raise ValueError(
+            f"horizon={horizon}: this {policy.name} keeps at most {policy.max_pulls} pulls; make a new one"
+        )
+    if policy.check is not None:
+        policy.check(params)
+    if not bandit.resampling and getattr(params, "theta_norm", 0.0) == math.inf:
+        raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
+
+
+def _optional_parts(policy: Policy, params: Any, state: Any) -> list[tuple[str, Any, tuple[Any, ...]]]:
+    """The optional functions that a policy has, with arguments to trace them on."""
+    parts = [
+        ("estimate", policy.estimate, (state, params)),
+        ("refresh", policy.refresh, (state, params)),
+        ("overflowed", policy.overflowed, (state,)),
+        ("finite", policy.finite, (state,)),
+    ]
+    return [part for part in parts if part[1] is not None]
+
+
+@functools.lru_cache(maxsize=1024)
+def check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim: int, dtype: str) -> None:
+    """Trace the policy's functions once, abstractly, and say what does not fit before the simulator is traced."""
+    params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    arms = jax.ShapeDtypeStruct((num_arms, dim), dtype)
+    feature = jax.ShapeDtypeStruct((dim,), dtype)
+    payoffs = jax.ShapeDtypeStruct((policy.pulls_per_epoch,), dtype)
+    try:
+        state = jax.eval_shape(policy.init, params)
+        index = jax.eval_shape(policy.select, key, state, arms, params)
+        after = jax.eval_shape(policy.update, state, feature, payoffs, params)
+        results = {
+            name: jax.eval_shape(form, *arguments) for name, form, arguments in _optional_parts(policy, params, state)
+        }
+    except Exception as error:  # whatever a user's function raises while it is traced
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"policy {policy.name}: does not fit {num_arms} arms of dimension {dim}, {policy.pulls_per_epoch} pulls per"
+            f" epoch and {dtype}: {reason}"
+        ) from error
+    if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
+        raise ValueError(f"policy {policy.name}: select must return one integer, not {index.dtype}{list(index.shape)}")
+    _same_state(policy.name, "update", state, after)
+    if "refresh" in results:
+        _same_state(policy.name, "refresh", state, results["refresh"])
+    for name, shape in (("estimate", (dim,)), ("overflowed", ()), ("finite", ())):
+        found = getattr(results.get(name), "shape", None)
+        if name in results and found != shape:
+            raise ValueError(f"policy {policy.name}: {name} must return an array of shape {list(shape)}, not {found}")
+
+
+def _same_state(policy: str, function: str, state: Any, after: Any) -> None:
+    before, behind = (str(jax.tree.structure(tree)) for tree in (state, after))
+    if before != behind:
+        raise ValueError(f"policy {policy}: {function} must return a state of the structure that init returns")
+    for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ValueError(
+                f"policy {policy}: {function} changes the state{jax.tree_util.keystr(path)} from"
+                f" {old.dtype}{list(old.shape)} to {new.dtype}{list(new.shape)}"
+            )
