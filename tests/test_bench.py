@@ -159,8 +159,8 @@ def test_a_measurement_quotes_its_median():
 
 def test_the_floor_counts_the_state():
     found = floors.floor(Problem.of("crt", "S3", 1_000))
-    # A V^-1 [20, 10], widths and values [20] each, moments [10], log det, in float64; counts [20] and t in int32.
-    assert found.state_bytes == 8 * (200 + 20 + 20 + 10 + 1) + 4 * 21
+    # V^-1 [10, 10], widths and values [20] each, moments [10], log det, in float64; counts [20] and t in int32.
+    assert found.state_bytes == 8 * (100 + 20 + 20 + 10 + 1) + 4 * 21
     assert found.seconds > 0
 
 
