@@ -123,7 +123,7 @@ def test_the_generator_is_named():  # R6
         jax.config.update("jax_threefry_partitionable", before)
     assert flipped.prng == f"threefry2x32, partitionable={not before}"
     # named, and not mixed in: the compiled program of the other setting is not used again
-    assert len({key[-1] for key in simulator._PROGRAMS}) >= 2
+    assert np.any(flipped.trace.payoffs != default.trace.payoffs)
 
 
 def test_policies_of_one_key_meet_the_same_noise():
@@ -154,11 +154,12 @@ def test_float32_plays_the_same_noise():
 # Records
 
 
-@pytest.mark.parametrize("horizon", [1, 7, 128, 129, 131, 250, 257, 1000])
-@pytest.mark.parametrize("name", ["oful", "mom"])
+@pytest.mark.parametrize(
+    ("name", "horizon"),
+    [("oful", horizon) for horizon in (1, 7, 128, 129, 131, 250, 257, 1000)]
+    + [("mom", horizon) for horizon in (24, 128, 129, 131, 250, 257, 1000)],  # 24 is the least that MoM can play
+)
 def test_records_are_exact(name, horizon):
-    if name == "mom" and horizon < 24:
-        return
     bandit = bandit_of()
     result = run(name, bandit, horizon=horizon, trace=True, num_records=horizon)
     np.testing.assert_array_equal(result.rounds, np.arange(1, horizon + 1))
