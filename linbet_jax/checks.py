@@ -182,6 +182,10 @@ def check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim
     if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(f"policy {policy.name}: select must return one integer, not {index.dtype}{list(index.shape)}")
     _same_state(policy.name, "update", state, after)
+    if policy.fixed is not None and len(policy.fixed.in_turn) not in (0, 2):
+        raise ValueError(
+            f"policy {policy.name}: fixed.in_turn must hold no function or two, not {policy.fixed.in_turn}"
+        )
     if "refresh" in results:
         _same_state(policy.name, "refresh", state, results["refresh"])
     for name, shape in (("estimate", (dim,)), ("overflowed", ()), ("finite", ())):

@@ -26,6 +26,9 @@ class FixedSet(NamedTuple):
         init: ``(arms [K, d], params) -> state``.
         select: ``(key, state, arms, params) -> [] int32``.
         update: ``(state, arms, index, payoffs [pulls_per_epoch], params) -> state``.
+        in_turn: empty, or two functions like ``update`` that the simulator uses in turn instead, the first one first
+            after ``init``, ``refresh`` and a handover: together they may do in one pass what ``update`` does in two.
+            After each of them the state must serve every function here.
         estimate: ``(state, arms, params) -> [d]``.
         refresh: ``(state, arms, params) -> state`` recomputes what rank-one updates drift in; None when nothing does.
         overflowed: ``(state) -> [] bool``, as in :class:`Policy`.
@@ -39,6 +42,7 @@ class FixedSet(NamedTuple):
     refresh: Callable[[State, jax.Array, Params], State] | None = None
     overflowed: Callable[[State], jax.Array] | None = None
     finite: Callable[[State], jax.Array] | None = None
+    in_turn: tuple[Callable[[State, jax.Array, jax.Array, jax.Array, Params], State], ...] = ()
 
 
 class Opening(NamedTuple):

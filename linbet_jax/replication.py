@@ -4,10 +4,10 @@ Layout. A replication runs in *stretches* of about 128 pulls: the noise of a str
 through its epochs, and the records that fall into it are read off two cumulative sums. Only the policy's state, two
 compensated sums and the records are kept, so memory does not depend on T.
 
-Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is drawn from
-``fold_in(fold_in(seed_key, 0), t)``, randomised choices from ``fold_in(fold_in(seed_key, 1), t)``, changing decision
-sets from ``fold_in(seed_key, 2)`` and fresh instances from ``fold_in(seed_key, 3)``. All policies of one key meet the
-same noise at the same pull.
+Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is variate t of the law's stream under
+``fold_in(seed_key, 0)`` (of a law without ``stream``: ``standard`` of that key folded with t), randomised choices come
+from ``fold_in(fold_in(seed_key, 1), t)``, changing decision sets from ``fold_in(seed_key, 2)`` and fresh instances from
+``fold_in(seed_key, 3)``. All policies of one key meet the same noise at the same pull.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ class World(NamedTuple):
 class _Carry(NamedTuple):
     state: Any
     health: jax.Array
-    gaps: jax.Array  # [E] of this stretch
-    payoffs: jax.Array  # [E, r] of this stretch
-    arms: jax.Array  # [E] of this stretch
+    regret: tuple[jax.Array, jax.Array]  # so far, as a compensated sum, like payoff
+    payoff: tuple[jax.Array, jax.Array]
+    regrets: jax.Array  # [E, r] after every pull of this stretch, like payoff_sums
+    payoff_sums: jax.Array
+    traced: Any  # arms [E] and payoffs [E, r] of this stretch when tracing, else None
 
 
 def _environment(
@@ -96,8 +98,12 @@ def replicate(
     dtype = jnp.dtype(plan.dtype)
     arms, params, decision_set = _environment(plan, seed_key, params, world)
     num_epochs = horizon // pulls
+    draw = _variates(law, noise_key, dtype)
+    zero_int = jnp.zeros((), jnp.int32)
 
-    def epoch(j: jax.Array, carry: _Carry, player: _Player, variates: jax.Array, first_epoch: jax.Array) -> _Carry:
+    def epoch(
+        j: jax.Array, carry: _Carry, player: _Player, update: Any, variates: jax.Array, first_epoch: jax.Array
+    ) -> _Carry:
         """Epoch j of a stretch: choose, pull, update. variates [E, r]."""
         number = first_epoch + j  # epochs before this one
         pull = number * pulls + 1  # its first pull, counted from 1
@@ -108,7 +114,7 @@ def replicate(
         payoffs = law.payoff(variates[j], values[index]).astype(dtype)
 
         def updated(state: Any) -> Any:
-            return player.update(state, current, index, payoffs, params)
+            return update(state, current, index, payoffs, params)
 
         if pulls == 1:
             state = updated(carry.state)
@@ -120,38 +126,55 @@ def replicate(
         bad_payoff = ~jnp.isfinite(payoffs) & in_time
         if plan.sampler is not None or plan.generator is not None:  # fixed arms were checked on the host
             bad_index = bad_index | _outside(law, values[index])
-        first_bad = jnp.where(bad_index, 0, jnp.argmax(bad_payoff))
+        first_bad = jnp.where(bad_index, 0, jnp.min(jnp.where(bad_payoff, offsets, pulls)))
         last = jnp.minimum(pull + pulls - 1, horizon)
-        event = jnp.where(bad_index | jnp.any(bad_payoff), pull + first_bad, jnp.where(player.finite(state), 0, last))
+        event = jnp.where(first_bad < pulls, pull + first_bad, jnp.where(player.finite(state), 0, last))
         health = jnp.where((carry.health == 0) & (event > 0), event, carry.health).astype(jnp.int32)
+        regrets = gap[index] * (offsets + 1).astype(dtype)
+        payoff_sums = payoffs if pulls == 1 else jnp.cumsum(payoffs)
+        traced = carry.traced
+        if traced is not None:
+            traced = traced[0].at[j].set(index), traced[1].at[j].set(payoffs)
         return _Carry(
             state=state,
             health=health,
-            gaps=carry.gaps.at[j].set(gap[index]),
-            payoffs=carry.payoffs.at[j].set(payoffs),
-            arms=carry.arms.at[j].set(index),
+            regret=_compensated(*carry.regret, regrets[-1]),
+            payoff=_compensated(*carry.payoff, payoff_sums[-1]),
+            regrets=carry.regrets.at[j].set(carry.regret[0] + (carry.regret[1] + regrets)),
+            payoff_sums=carry.payoff_sums.at[j].set(carry.payoff[0] + (carry.payoff[1] + payoff_sums)),
+            traced=traced,
         )
 
     def stretch(i: jax.Array, carry: dict[str, Any], player: _Player) -> dict[str, Any]:
         before = i * width
         pull_numbers = before + 1 + jnp.arange(width, dtype=jnp.int32)
-        variates = jax.vmap(lambda t: law.standard(jax.random.fold_in(noise_key, t), dtype))(pull_numbers)
-        variates = variates.reshape(length, pulls)
-        inner = _Carry(
-            carry["state"],
-            carry["health"],
-            jnp.zeros(length, dtype),
-            jnp.zeros((length, pulls), dtype),
-            jnp.zeros(length, jnp.int32),
-        )
+        variates = draw(pull_numbers).reshape(length, pulls)
+        nothing = jnp.zeros((length, pulls), dtype)
+        traced = (jnp.zeros(length, jnp.int32), nothing) if plan.trace_pulls else None
+        sums = carry["regret_sum"], carry["payoff_sum"]
+        inner = _Carry(carry["state"], carry["health"], *sums, nothing, nothing, traced)
         run = functools.partial(epoch, player=player, variates=variates, first_epoch=i * length)
-        if length == 1:
-            inner = run(jnp.zeros((), jnp.int32), inner)
-        elif plan.whole:
-            inner = jax.lax.fori_loop(0, length, lambda j, c: run(jnp.asarray(j, jnp.int32), c), inner)
+        turns = len(player.updates)
+
+        def turn(number: jax.Array, inner: _Carry) -> _Carry:
+            for place, update in enumerate(player.updates):
+                inner = run(jnp.asarray(number * turns + place, jnp.int32), inner, update=update)
+            return inner
+
+        def single(j: jax.Array, inner: _Carry) -> _Carry:
+            return run(jnp.asarray(j, jnp.int32), inner, update=player.updates[0])
+
+        # A stretch is a whole number of turns, except the last one of a run.
+        if plan.whole:
+            if length >= turns:
+                inner = jax.lax.fori_loop(0, length // turns, turn, inner) if length > turns else turn(zero_int, inner)
+            if length % turns:
+                inner = single(zero_int + length - 1, inner)
         else:
-            epochs = (jnp.minimum(width, horizon - before) + pulls - 1) // pulls
-            inner = jax.lax.fori_loop(jnp.zeros((), jnp.int32), epochs.astype(jnp.int32), run, inner)
+            epochs = ((jnp.minimum(width, horizon - before) + pulls - 1) // pulls).astype(jnp.int32)
+            inner = jax.lax.fori_loop(zero_int, epochs // turns, turn, inner)
+            if turns > 1:
+                inner = jax.lax.fori_loop(epochs // turns * turns, epochs, single, inner)
         state = inner.state
         refresh = player.refresh
         if refresh is not None:
@@ -159,20 +182,20 @@ def replicate(
             due = ((i + 1) % plan.refresh_stride == 0) | (i == 0)
             state = jax.lax.cond(due, lambda s: refresh(s, arms, params), lambda s: s, state)
 
-        regrets = jnp.cumsum(jnp.repeat(inner.gaps, pulls))
-        payoffs = jnp.cumsum(inner.payoffs.reshape(-1))
         place = rounds - before - 1
         here = (place >= 0) & (place < width)
         place = jnp.clip(place, 0, width - 1)
         out = dict(carry, state=state, health=inner.health)
-        for field, sums in (("regret", regrets), ("payoff", payoffs)):
-            total, lost = carry[field + "_sum"]
-            out[field] = jnp.where(here, total + (lost + sums[place]), carry[field])
-            out[field + "_sum"] = _compensated(total, lost, sums[-1])
-            overflowed = ~jnp.isfinite(out[field + "_sum"][0]) & (out["health"] == 0)
+        for field, total, after in (
+            ("regret", inner.regret, inner.regrets),
+            ("payoff", inner.payoff, inner.payoff_sums),
+        ):
+            out[field] = jnp.where(here, after.reshape(-1)[place], carry[field])
+            out[field + "_sum"] = total
+            overflowed = ~jnp.isfinite(total[0]) & (out["health"] == 0)
             out["health"] = jnp.where(overflowed, jnp.minimum(before + width, horizon), out["health"]).astype(jnp.int32)
         if plan.trace_pulls:
-            flat = jnp.repeat(inner.arms, pulls), inner.payoffs.reshape(-1)
+            flat = jnp.repeat(inner.traced[0], pulls), inner.traced[1].reshape(-1)
             for field, values in zip(("trace_arms", "trace_payoffs"), flat, strict=True):
                 out[field] = jax.lax.dynamic_update_slice(carry[field], values, (before,))
         return out
@@ -212,12 +235,19 @@ def replicate(
     return out
 
 
+def _variates(law: Any, key: jax.Array, dtype: Any) -> Callable[[jax.Array], jax.Array]:
+    """Pulls [n] -> standard variates [n], each a function of (key, pull) alone."""
+    if hasattr(law, "stream"):
+        return law.stream(key, dtype)
+    return jax.vmap(lambda pull: law.standard(jax.random.fold_in(key, pull), dtype))
+
+
 class _Player(NamedTuple):
     """A policy's functions in one calling convention, whichever of its two forms plays."""
 
     init: Callable[..., Any]  # (arms, params)
     select: Callable[..., Any]  # (key, state, arms, params)
-    update: Callable[..., Any]  # (state, arms, index, payoffs, params)
+    updates: tuple[Callable[..., Any], ...]  # each (state, arms, index, payoffs, params); used in turn, one or two
     estimate: Callable[..., Any] | None  # (state, arms, params)
     refresh: Callable[..., Any] | None  # (state, arms, params)
     overflowed: Callable[..., Any] | None
@@ -230,7 +260,7 @@ def _player(policy: Policy, changing: bool) -> _Player:
         return _Player(
             init=fixed.init,
             select=fixed.select,
-            update=fixed.update,
+            updates=fixed.in_turn or (fixed.update,),
             estimate=fixed.estimate,
             refresh=fixed.refresh,
             overflowed=fixed.overflowed,
@@ -240,7 +270,7 @@ def _player(policy: Policy, changing: bool) -> _Player:
     return _Player(
         init=lambda arms, params: policy.init(params),
         select=policy.select,
-        update=lambda state, arms, index, payoffs, params: policy.update(state, arms[index], payoffs, params),
+        updates=(lambda state, arms, index, payoffs, params: policy.update(state, arms[index], payoffs, params),),
         estimate=None if estimate is None else lambda state, arms, params: estimate(state, params),
         refresh=None if refresh is None else lambda state, arms, params: refresh(state, params),
         overflowed=policy.overflowed,
@@ -269,7 +299,11 @@ def _all_finite(state: Any) -> jax.Array:
 
 
 def _compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Neumaier's sum: (total, what rounding lost), so that float32 records stay exact to float32 at T = 10^7."""
+    """One more term of a sum kept in two words, so that float32 records stay exact to float32 at T = 10^7.
+
+    What rounding lost joins the next term (Kahan), and is found whichever of the two is larger (Neumaier).
+    """
+    term = term + lost
     added = total + term
     error = jnp.where(jnp.abs(total) >= jnp.abs(term), (total - added) + term, (term - added) + total)
-    return added, lost + error
+    return added, error

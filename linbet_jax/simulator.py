@@ -164,14 +164,14 @@ def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
     return compiled, time.perf_counter() - started
 
 
-def _stretch_epochs(horizon: int, pulls: int) -> tuple[int, bool]:
-    """Epochs per stretch, and whether the horizon is a whole number of stretches."""
+def _stretch_epochs(horizon: int, pulls: int, turns: int) -> tuple[int, bool]:
+    """Epochs per stretch, a multiple of ``turns`` if there are several, and whether they make up the horizon."""
     if pulls > 1:
-        length = max(1, STRETCH // pulls)
+        length = turns * max(1, STRETCH // (turns * pulls))
         return length, horizon % (length * pulls) == 0
     if horizon <= STRETCH:
         return horizon, True
-    divisors = [n for n in range(STRETCH // 2, 2 * STRETCH + 1) if horizon % n == 0]
+    divisors = [n for n in range(STRETCH // 2, 2 * STRETCH + 1) if horizon % n == 0 and n % turns == 0]
     if divisors:
         return min(divisors, key=lambda n: abs(math.log(n / STRETCH))), True
     return STRETCH, False
@@ -327,7 +327,8 @@ def simulate_grid(
     clock = {"compile": 0.0, "run": 0.0}
     current, reruns = policy, 0
     for attempt in range(MAX_ENLARGEMENTS + 1):
-        length, whole = _stretch_epochs(horizon, current.pulls_per_epoch)
+        in_turn = current.fixed is not None and bandit.sampler is None and len(current.fixed.in_turn) > 1
+        length, whole = _stretch_epochs(horizon, current.pulls_per_epoch, 2 if in_turn else 1)
         opening = current.opening
         playing = opening.policy if opening is not None and horizon <= opening.pulls else current
         plan = Plan(

@@ -137,6 +137,23 @@ def test_shifted_inverses_follow_the_root_through_updates(dim):
     np.testing.assert_allclose(state.root, numpy_root(gram), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dim", [1, 3, 20])
+def test_a_deferred_update_and_its_settlement_are_two_updates(dim):
+    rng = np.random.default_rng(dim)
+    ridge, condition = 0.5, 1e4
+    gram = ridge * np.eye(dim)
+    alike = state = kernels.shifted_inverses(jnp.asarray(gram), jnp.asarray(ridge), condition)
+    for pair in rng.uniform(size=(40, 2, dim)):
+        for step, feature in zip((kernels.shifted_inverses_defer, kernels.shifted_inverses_settle), pair, strict=True):
+            gram += np.outer(feature, feature)
+            state = step(state, jnp.asarray(feature), jnp.asarray(ridge), condition)
+            alike = kernels.shifted_inverses_update(alike, jnp.asarray(feature), jnp.asarray(ridge), condition)
+            np.testing.assert_allclose(state.root, numpy_root(gram), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(state.inverses, alike.inverses, rtol=1e-10, atol=1e-13)
+        assert not np.any(state.image)
+        assert not np.any(state.scaled)
+
+
 # Truncation
 
 
@@ -299,6 +316,36 @@ def test_median_of_means(pulls, blocks):
     length = pulls // blocks
     expected = np.median(payoffs[: length * blocks].reshape(blocks, length).mean(axis=1))
     np.testing.assert_allclose(kernels.median_of_means(jnp.asarray(payoffs), blocks), expected, rtol=1e-14)
+
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "payoffs",
+    [
+        [-1.0, 2.0, -3.0, 4.0],
+        [-0.0, 0.0, 0.0, -0.0],
+        [5.0] * 7,
+        [-5e-30, 1e30, 3e-38, -1e30],
+        [-INF, 1.0, 2.0],
+        [INF, INF, 1.0],
+        [INF, INF, INF, -1.0],
+        [1.0, -INF, 3.0, INF],
+        [NAN, 1.0, 2.0],
+        [-NAN, 1.0, 7.0, 2.0, NAN],
+        [-3.0, -2.0, -1.0, -7.0, -7.0],
+    ],
+)
+def test_the_median_of_any_floats(payoffs, dtype):
+    payoffs = np.array(payoffs, dtype)
+    ordered = np.sort(payoffs)  # NaN last
+    low, high = ordered[(payoffs.size - 1) // 2], ordered[payoffs.size // 2]
+    expected = low if low == high else low + (high - low) / 2
+    got = kernels.median_of_means(jnp.asarray(payoffs), payoffs.size)
+    np.testing.assert_array_equal(got, expected)
+    assert got.dtype == dtype
 
 
 # Choosing

@@ -215,6 +215,12 @@ GOLDEN = {
     Pareto(2.0): (1.08958955049629, 11.709005047174596, 1.052660993452811, 1.9353203580649816),
 }
 
+# The same for a law's stream, whose words are threefry2x32 of the index under fold_in(key(0), u).
+STREAM = {
+    StudentT(3.0): (-0.2403730652962282, 1.8118581035870391, 0.6546823826720101, 0.03253780207273373),
+    Pareto(2.0): (1.015373382744243, 1.7812275062636382, 1.2298937853367204, 1.0043346154856612),
+}
+
 
 @pytest.mark.parametrize("law", GOLDEN, ids=lambda law: law.name)
 def test_r6_golden_variates(law):
@@ -224,6 +230,36 @@ def test_r6_golden_variates(law):
         for x64 in (False, True):
             with jax.enable_x64(x64):
                 np.testing.assert_allclose(standards(law, key, 4, "float32"), GOLDEN[law], rtol=5e-7)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_the_words_of_a_stream_are_folded_keys(impl):
+    key, indices = jax.random.key(5, impl=impl), np.array([0, 1, 7, 2**31, 2**32 - 1], np.uint32)
+    words = noise.stream_words(key, 3)(jnp.asarray(indices))
+    assert words.shape == (5, 3, 2)
+    assert words.dtype == jnp.uint32
+    for u in range(3):
+        for row, index in enumerate(indices):
+            folded = jax.random.key_data(jax.random.fold_in(jax.random.fold_in(key, u), index))
+            np.testing.assert_array_equal(words[row, u], folded[:2])
+
+
+@pytest.mark.parametrize("law", LAWS, ids=IDS)
+def test_a_stream_turns_its_words_into_variates(law):
+    key, indices = jax.random.key(9), jnp.array([3, 1, 2**20])
+    drawn = law.stream(key, jnp.float64)(indices)
+    words = noise.stream_words(key, law.uniforms)(indices)
+    np.testing.assert_allclose(drawn, law.transform(words, jnp.float64), rtol=1e-14)
+    np.testing.assert_allclose(law.stream(key, jnp.float64)(indices[::-1]), drawn[::-1], rtol=1e-14)
+    many = np.asarray(law.sample(jax.random.key(10), MEAN, (20_000,), jnp.float64))
+    assert ks_p_value(many, lambda x: law.cdf(x, MEAN)) > 1e-3
+
+
+def test_golden_variates_of_a_stream():
+    key = jax.random.key(0, impl="threefry2x32")
+    for law, golden in STREAM.items():
+        np.testing.assert_allclose(law.stream(key, jnp.float64)(jnp.arange(4)), golden, rtol=1e-14)
+        np.testing.assert_allclose(law.stream(key, jnp.float32)(jnp.arange(4)), golden, rtol=5e-7)
 
 
 def exact_variate(law, words):
@@ -265,7 +301,7 @@ def test_draw_i_depends_on_key_and_i_alone():
     long = np.asarray(law.sample(key, 2.0, (3, 5), jnp.float64)).ravel()
     np.testing.assert_array_equal(law.sample(key, 2.0, (4,), jnp.float64), long[:4])
     assert float(law.sample(key, 2.0, (), jnp.float64)) == long[0]
-    np.testing.assert_allclose(law.payoff(standards(law, key, 8, "float64"), 2.0), long[:8], rtol=1e-14)
+    np.testing.assert_allclose(law.payoff(law.stream(key, jnp.float64)(jnp.arange(8)), 2.0), long[:8], rtol=1e-14)
     means = np.linspace(0.0, 1.0, 5)
     spread = law.sample(key, means, (3, 5), jnp.float64)
     np.testing.assert_allclose(spread, long.reshape(3, 5) - 2.0 + means, atol=1e-12)

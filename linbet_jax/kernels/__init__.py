@@ -18,6 +18,8 @@ from linbet_jax.kernels.whitening import (
     ShiftedInverses,
     inverse_sqrt,
     shifted_inverses,
+    shifted_inverses_defer,
+    shifted_inverses_settle,
     shifted_inverses_update,
 )
 
@@ -33,6 +35,8 @@ __all__ = [
     "optimistic_arm",
     "ridge_estimates",
     "shifted_inverses",
+    "shifted_inverses_defer",
+    "shifted_inverses_settle",
     "shifted_inverses_update",
     "truncated_estimate",
 ]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from linbet_jax.kernels.gram import dot
+from linbet_jax.kernels.gram import cholesky, dot
 
-_SAMPLE = 16  # estimates among which the first candidate is found
+_SAMPLE = 16  # estimates among which the origin of the coordinates is found
+_STEPS = 3  # of the search for the middle of the bulk
+_ROWS = 8  # rows of distances that share one pass over the coordinates
+_UNROLLED = 32  # largest dimension whose inner products are written out
 
 
 @functools.partial(jax.jit, static_argnames=("num_blocks",))
@@ -33,25 +37,9 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
     if not 1 <= num_blocks <= pulls:
         raise ValueError(f"num_blocks={num_blocks}: must be from 1 to the number of payoffs, {pulls}")
     length = pulls // num_blocks
-    means = jnp.sort(jnp.mean(payoffs[: num_blocks * length].reshape(num_blocks, length), axis=1))
-    low, high = means[(num_blocks - 1) // 2], means[num_blocks // 2]
-    return low + (high - low) / 2 if num_blocks % 2 == 0 else low
-
-
-def _row_median(distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Median of a row [k] of distances without the entry ``own`` (the zero distance to itself)."""
-    others = distances.shape[0] - 1
-    ordered = jnp.sort(jnp.where(jnp.arange(others + 1) == own, jnp.inf, distances))
-    return 0.5 * (ordered[(others - 1) // 2] + ordered[others // 2])
-
-
-def _reference(estimates: jax.Array, gram: jax.Array) -> jax.Array:
-    """An estimate near the bulk: the centre among the first few, by distances taken without cancellation."""
-    few = estimates[: min(_SAMPLE, estimates.shape[0])]
-    differences = few[:, None, :] - few[None, :, :]
-    squared = jnp.sum(dot(differences, gram) * differences, axis=-1)
-    medians = jnp.sort(squared, axis=1)[:, few.shape[0] // 2]
-    return jnp.argmin(jnp.where(jnp.isnan(medians), jnp.inf, medians))  # argmin alone would prefer NaN
+    means = jnp.mean(payoffs[: num_blocks * length].reshape(num_blocks, length), axis=1)
+    low, high = _middle(means, num_blocks)
+    return jnp.where(low == high, low, low + (high - low) / 2)  # infinite ones have no difference
 
 
 @jax.jit
@@ -61,9 +49,10 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
     r_j is the median over s != j of ``||theta_j - theta_s||_V`` (an even count takes the mean of the two middle
     values); the estimate of the smallest r_j wins, the lowest index on ties.
 
-    Only the smallest r_j matters, so few of the k medians are computed. The exact median of one candidate bounds the
-    answer, and one counting pass over the k x k distances rejects every row with too few entries below it. The
-    surviving row with the most is the next candidate, until none survives.
+    Only the smallest r_j matters, so few of the k medians are computed. The estimate nearest to the middle of the bulk
+    is usually the best or among the best: its exact median bounds the answer. One counting pass over all pairs, in
+    float32 with a margin for its rounding, rejects every estimate with too few others within that bound; the few that
+    are left are decided by their exact medians.
 
     Args:
         estimates: [k, d].
@@ -79,61 +68,156 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
         raise ValueError(f"estimates {estimates.shape}, gram {gram.shape}: expected [k, d], [d, d]")
     if estimates.shape[0] == 1:
         return jnp.zeros((), jnp.int32), jnp.zeros((), estimates.dtype)
-    # On CPU a batch is worked off problem by problem: one k x k matrix stays in cache, a batch of them does not.
-    return jax.lax.platform_dependent(estimates, gram, cpu=_center_in_turn, default=_center)
+    # On CPU a batch is worked off problem by problem, row by row: the coordinates stay in the first cache.
+    return jax.lax.platform_dependent(estimates, gram, cpu=_center_in_turn, default=_center_at_once)
 
 
-def _center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _center_at_once(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _center(estimates, gram, _near_at_once)
+
+
+def _center_by_rows(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return _center(estimates, gram, _near_by_rows)
+
+
+_center_in_turn = jax.custom_batching.sequential_vmap(_center_by_rows)
+
+
+def _center(
+    estimates: jax.Array, gram: jax.Array, near: Callable[[jax.Array, float], jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     num = estimates.shape[0]
-    first = _reference(estimates, gram)
-    # Taken relative to a point of the bulk, ||a - b||^2 = ||a||^2 + ||b||^2 - 2<a, b> loses nothing that matters.
-    centered = estimates - estimates[first]
-    images = dot(centered, gram)
-    norms = jnp.sum(images * centered, axis=1)
-    squared = jnp.maximum(norms[:, None] + norms[None, :] - 2 * dot(images, centered.T), 0)
-    return _search(jnp.where(jnp.eye(num, dtype=bool), 0, squared), first)
-
-
-_center_in_turn = jax.custom_batching.sequential_vmap(_center)
-
-
-def _search(squared: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The row of the smallest median off-diagonal entry: squared distances [k, k], first candidate [] -> index, r."""
-    num = squared.shape[0]
-    low_rank, high_rank = num // 2, (num - 1) // 2 + 1  # ranks of the middle values among k - 1, counted from 1
     rows = jnp.arange(num)
-    slack = 8 * float(np.finfo(squared.dtype).eps)
+    slack = 8 * float(np.finfo(estimates.dtype).eps)
+    points, origin = _whitened(estimates, gram)
+    squared_norms = jnp.sum(points * points, axis=0)
 
-    def median_of(row: jax.Array) -> jax.Array:
-        return _row_median(jnp.sqrt(squared[row]), row)
+    def squared_distances(row: jax.Array) -> jax.Array:
+        differences = points - points[:, row, None]
+        return jnp.sum(differences * differences, axis=0)
 
-    def count(bound: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Entries of each row clearly below, and at most about at, the bound, the diagonal left out; one pass."""
-        cut = bound * bound
-        below = (squared < cut * (1 - slack)).astype(jnp.int32)
-        at_most = (squared <= cut * (1 + slack)).astype(jnp.int32)
-        if num >= 2**15:
-            return jnp.sum(below, axis=1) - (cut > 0), jnp.sum(at_most, axis=1) - 1
-        both = jnp.sum(below + (at_most << 16), axis=1)  # two counts in one word: one reduction instead of two
-        return (both & 0xFFFF) - (cut > 0), (both >> 16) - 1
+    first = _nearest_to_middle(points, squared_norms, origin)
+    from_first = squared_distances(first)
+    bound = _median_distance(from_first, first)
+    scaled = (points / bound).astype(jnp.float32)
+    # Row j can have r_j <= bound only if the lower middle value is: (k - 1 + 1) // 2 others at most that far.
+    surviving = (near(scaled, 1 + slack) >= num // 2) & (rows != first)
+    # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
+    same = jnp.where(from_first == 0, rows, num)
+    surviving = surviving & (bound > 0)
+    best = jnp.where(bound == 0, jnp.min(same), first)
 
-    def step(
-        carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-        best, bound, tried, _ = carry
-        below, at_most = count(bound)
-        surviving = (below >= low_rank) & ~tried
-        found = jnp.any(surviving)
-        row = jnp.argmax(jnp.where(surviving, below, -1))
-        median = median_of(row)
+    def step(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        best, bound, left = carry
+        row = jnp.argmax(left)
+        median = _median_distance(squared_distances(row), row)
         better = median < bound * (1 - slack)
         tie = ~better & (median <= bound * (1 + slack)) & (row < best)
-        # When nothing survives, rows whose two middle entries lie at the bound tie with the best: lowest index wins.
-        level = (at_most >= high_rank) & (below < low_rank)
-        lowest = jnp.minimum(jnp.min(jnp.where(level, rows, num)), best)
-        best = jnp.where(found, jnp.where(better | tie, row, best), lowest)
-        return best, jnp.where(found & better, median, bound), tried | (rows == row), found
+        return jnp.where(better | tie, row, best), jnp.where(better, median, bound), left & (rows != row)
 
-    start = (first, median_of(first), rows == first, jnp.ones((), bool))
-    best, bound, *_ = jax.lax.while_loop(lambda carry: carry[3], step, start)
+    best, bound, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), step, (best, bound, surviving))
     return best.astype(jnp.int32), bound
+
+
+def _whitened(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Coordinates [d, k] in which ||.||_V is the Euclidean norm, about an estimate of the bulk, and its index.
+
+    Taken relative to the bulk, differences of the many lose no digits to an outlier.
+    """
+    few = estimates[: min(_SAMPLE, estimates.shape[0])]
+    differences = few[:, None, :] - few[None, :, :]
+    squared = jnp.sum(differences * differences, axis=-1)
+    middle = jax.vmap(lambda row: _smallest_with(row, few.shape[0] // 2 + 1))(squared)
+    origin = jnp.argmin(middle)
+    return dot(cholesky(gram).T, (estimates - estimates[origin]).T), origin
+
+
+def _smallest_with(values: jax.Array, rank: int) -> jax.Array:
+    """The value of this rank (from 1) in a short list [n], by n^2 comparisons; infinite where NaN stands in its way."""
+    at_most = jnp.sum(values[None, :] <= values[:, None], axis=1)
+    return jnp.min(jnp.where(at_most >= rank, values, jnp.inf))
+
+
+def _nearest_to_middle(points: jax.Array, squared_norms: jax.Array, origin: jax.Array) -> jax.Array:
+    """The estimate nearest to the weighted mean of all, weights falling like 1 / (1 + distance^2): points [d, k]."""
+    few = min(_SAMPLE, points.shape[1])
+    scale = _smallest_with(squared_norms[:few], few // 2 + 1)
+    squared = squared_norms
+    for _ in range(_STEPS):
+        weights = jnp.where(squared < jnp.inf, 1 / (squared + scale), 0)
+        total = jnp.sum(weights)
+        middle = jnp.sum(jnp.where(weights > 0, weights * points, 0), axis=1) / total
+        differences = points - middle[:, None]
+        squared = jnp.sum(differences * differences, axis=0)
+    return jnp.where(
+        jnp.isfinite(total) & (total > 0), jnp.argmin(jnp.where(jnp.isnan(squared), jnp.inf, squared)), origin
+    )
+
+
+def _median_distance(squared: jax.Array, own: jax.Array) -> jax.Array:
+    """Median of the distances from squared ones [k], that from estimate ``own`` to itself left out."""
+    others = squared.shape[0] - 1
+    far = jnp.isnan(squared) | (jnp.arange(others + 1) == own)
+    low, high = _middle(jnp.where(far, jnp.inf, squared), others)
+    return 0.5 * (jnp.sqrt(low) + jnp.sqrt(high))
+
+
+def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The two middle values among the ``count`` smallest of a list [n]; twice the same for an odd count. NaN is last.
+
+    Floats are ordered as their bits are, once those of negative ones are turned over: the lower of the two is found bit
+    by bit from the top, each by one count. For the lists of a few hundred met here that is several times faster than a
+    sort, which on CPU compares one pair at a time.
+    """
+    word, size = (jnp.uint64, 64) if values.dtype == jnp.float64 else (jnp.uint32, 32)
+    bits = jax.lax.bitcast_convert_type(jnp.where(jnp.isnan(values), jnp.nan, values) + 0.0, word)  # one NaN, one zero
+    top = jnp.ones((), word) << (size - 1)
+    bits = jnp.where(bits >= top, ~bits, bits | top)
+    rank = (count + 1) // 2
+
+    def settle(i: jax.Array, found: jax.Array) -> jax.Array:
+        trial = found | (top >> i.astype(word))
+        return jnp.where(jnp.sum((bits < trial).astype(jnp.int32)) < rank, trial, found)
+
+    found = jax.lax.fori_loop(np.int32(0), np.int32(size), settle, jnp.zeros((), word))
+    low = jax.lax.bitcast_convert_type(jnp.where(found >= top, found ^ top, ~found), values.dtype)
+    if count % 2 == 1:
+        return low, low
+    above = jnp.min(jnp.where((bits > found) & ~jnp.isnan(values), values, jnp.inf))
+    return low, jnp.where(jnp.sum((bits <= found).astype(jnp.int32)) > rank, low, above)
+
+
+def _with_margin(points: jax.Array) -> jax.Array:
+    """Squared norms [k] less what rounding in float32 can add to a squared distance: points [d, k] float32."""
+    margin = 2 * (points.shape[0] + 8) * float(np.finfo(np.float32).eps)
+    return jnp.sum(points * points, axis=0) * (1 - margin)
+
+
+def _near_at_once(points: jax.Array, cut: float) -> jax.Array:
+    """How many others are surely or possibly within squared distance ``cut`` of each: points [d, k] float32 -> [k]."""
+    norms = _with_margin(points)
+    squared = norms[:, None] + norms[None, :] - 2 * dot(points.T, points)
+    return jnp.sum(~(squared > cut), axis=1) - 1
+
+
+def _near_by_rows(points: jax.Array, cut: float) -> jax.Array:
+    """The same a few rows at a time, without a k x k matrix in memory."""
+    dim, num = points.shape
+    if dim > _UNROLLED:
+        return _near_at_once(points, cut)
+    norms = _with_margin(points)
+    spare = -num % _ROWS
+    columns = jnp.pad(points.T, ((0, spare), (0, 0)))
+    offsets = jnp.pad(norms, (0, spare), constant_values=jnp.inf)  # rows that do not exist are near nothing
+
+    def count(block: jax.Array, near: jax.Array) -> jax.Array:
+        here = jax.lax.dynamic_slice_in_dim(columns, block * _ROWS, _ROWS)
+        offset = jax.lax.dynamic_slice_in_dim(offsets, block * _ROWS, _ROWS)
+        for row in range(_ROWS):
+            squared = offset[row] + norms
+            for i in range(dim):
+                squared = squared - (2 * here[row, i]) * points[i]
+            near = near + (~(squared > cut)).astype(jnp.int32)
+        return near
+
+    return jax.lax.fori_loop(0, (num + spare) // _ROWS, count, jnp.full(num, -1, jnp.int32))

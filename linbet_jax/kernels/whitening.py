@@ -49,13 +49,20 @@ def inverse_sqrt(gram: jax.Array) -> jax.Array:
 class ShiftedInverses(NamedTuple):
     """(V + sigma_q I)^-1 for n shifts, last axis innermost so that every operation runs over contiguous shifts.
 
+    An update may be deferred: its vectors are kept, and the next one brings both into the inverses in one pass over
+    them, which is what an update costs.
+
     Attributes:
-        inverses: [d, d, n].
-        root: [d, d], V^{-1/2} = sum_q w_q (V + sigma_q I)^-1.
+        inverses: [d, d, n]; with an update deferred, those before it.
+        root: [d, d], V^{-1/2} = sum_q w_q (V + sigma_q I)^-1, always up to date.
+        image: [d, n], (V + sigma_q I)^-1 x of the deferred update, else 0.
+        scaled: [d, n], the same over 1 + x^T (V + sigma_q I)^-1 x.
     """
 
     inverses: jax.Array
     root: jax.Array
+    image: jax.Array
+    scaled: jax.Array
 
 
 def num_shifts(condition: float, dtype: np.dtype | type) -> int:
@@ -104,7 +111,8 @@ def shifted_inverses(gram: jax.Array, lower: jax.Array, condition: float) -> Shi
     sigma = lower * jnp.asarray(shifts, gram.dtype)
     shifted = gram[:, :, None] + jnp.eye(gram.shape[0], dtype=gram.dtype)[:, :, None] * sigma
     inverses, _ = sweep_inverse(shifted)
-    return ShiftedInverses(inverses, _weighted(inverses, lower, weights))
+    nothing = jnp.zeros((gram.shape[0], num), gram.dtype)
+    return ShiftedInverses(inverses, _weighted(inverses, lower, weights), nothing, nothing)
 
 
 def _weighted(inverses: jax.Array, lower: jax.Array, weights: np.ndarray) -> jax.Array:
@@ -117,15 +125,49 @@ def shifted_inverses_update(
     """The shifted inverses of V + x x^T, O(n d^2): one Sherman-Morrison step for every shift.
 
     Args:
-        state: of V.
+        state: of V, with nothing deferred.
         feature: [d], x.
         lower: as in :func:`shifted_inverses`.
         condition: as in :func:`shifted_inverses`.
     """
-    inverses = state.inverses
-    _, weights = root_quadrature(condition, inverses.shape[-1])
-    dim, _, num = inverses.shape
-    image = dot(feature, inverses.reshape(dim, dim * num)).reshape(dim, num)  # one matrix-vector product for all shifts
-    grown = 1 + jnp.sum(image * feature[:, None], axis=0)  # [n]
-    inverses = inverses - image[:, None, :] * (image / grown)[None, :, :]
-    return ShiftedInverses(inverses, _weighted(inverses, lower, weights))
+    _, weights = root_quadrature(condition, state.inverses.shape[-1])
+    image, scaled = _step(_image(state, feature), feature)
+    inverses = state.inverses - image[:, None, :] * scaled[None, :, :]
+    return state._replace(inverses=inverses, root=_weighted(inverses, lower, weights))
+
+
+def shifted_inverses_defer(
+    state: ShiftedInverses, feature: jax.Array, lower: jax.Array, condition: float
+) -> ShiftedInverses:
+    """The same update with the inverses left for :func:`shifted_inverses_settle`, which must be the next one.
+
+    The root alone is brought up to date. Over such a pair the inverses are read three times and written once, where
+    two updates read them six times and write them twice.
+    """
+    _, weights = root_quadrature(condition, state.inverses.shape[-1])
+    image, scaled = _step(_image(state, feature), feature)
+    weighted = scaled * (jnp.sqrt(lower) * jnp.asarray(weights, scaled.dtype))
+    return state._replace(root=state.root - dot(weighted, image.T), image=image, scaled=scaled)
+
+
+def shifted_inverses_settle(
+    state: ShiftedInverses, feature: jax.Array, lower: jax.Array, condition: float
+) -> ShiftedInverses:
+    """The update after a deferred one, with both brought into the inverses."""
+    _, weights = root_quadrature(condition, state.inverses.shape[-1])
+    earlier = state.image * jnp.sum(state.scaled * feature[:, None], axis=0)
+    image, scaled = _step(_image(state, feature) - earlier, feature)
+    inverses = state.inverses - state.image[:, None, :] * state.scaled[None, :, :] - image[:, None, :] * scaled[None]
+    nothing = jnp.zeros_like(image)
+    return ShiftedInverses(inverses, _weighted(inverses, lower, weights), nothing, nothing)
+
+
+def _image(state: ShiftedInverses, feature: jax.Array) -> jax.Array:
+    """The stored inverses times x, [d, n]: one matrix-vector product for all shifts."""
+    dim, _, num = state.inverses.shape
+    return dot(feature, state.inverses.reshape(dim, dim * num)).reshape(dim, num)
+
+
+def _step(image: jax.Array, feature: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The two factors [d, n] of Sherman-Morrison's correction: the image, and it over 1 + x^T image."""
+    return image, image / (1 + jnp.sum(image * feature[:, None], axis=0))

@@ -22,7 +22,13 @@ from linbet_jax.kernels.truncation import (
     is_kept,
     kept_sums,
 )
-from linbet_jax.kernels.whitening import inverse_sqrt, shifted_inverses, shifted_inverses_update
+from linbet_jax.kernels.whitening import (
+    inverse_sqrt,
+    shifted_inverses,
+    shifted_inverses_defer,
+    shifted_inverses_settle,
+    shifted_inverses_update,
+)
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._designs import (
     ArmDesign,
@@ -75,12 +81,14 @@ class Root(NamedTuple):
     Attributes:
         build: ``(gram [d, d], ridge) -> tracked``, afresh.
         add: ``(tracked, feature [d], ridge) -> tracked``, for V + x x^T.
+        in_turn: the same as two functions to be used in turn, cheaper together than ``add`` twice; or ``add`` alone.
         matrix: ``(tracked) -> W [d, d]``.
         condition: the largest condition number of V it covers.
     """
 
     build: Callable[[jax.Array, jax.Array], Any]
     add: Callable[[Any, jax.Array, jax.Array], Any]
+    in_turn: tuple[Callable[[Any, jax.Array, jax.Array], Any], ...]
     matrix: Callable[[Any], jax.Array]
     condition: float
 
@@ -89,7 +97,10 @@ def _symmetric_root(condition: float) -> Root:
     """V^{-1/2}, the paper's root, as a sum of shifted inverses."""
     return Root(
         build=lambda gram, ridge: shifted_inverses(gram, ridge, condition),
-        add=lambda tracked, feature, ridge: shifted_inverses_update(tracked, feature, ridge, condition),
+        add=functools.partial(shifted_inverses_update, condition=condition),
+        in_turn=tuple(
+            functools.partial(step, condition=condition) for step in (shifted_inverses_defer, shifted_inverses_settle)
+        ),
         matrix=lambda tracked: tracked.root,
         condition=condition,
     )
@@ -97,9 +108,14 @@ def _symmetric_root(condition: float) -> Root:
 
 def _cholesky_root() -> Root:
     """G^-1 with V = G G^T: another, cheaper algorithm with the same guarantee (the proof uses W^T W = V^-1 alone)."""
+
+    def add(tracked: jax.Array, feature: jax.Array, ridge: jax.Array) -> jax.Array:
+        return rank_one_lower_inverse(tracked, feature)
+
     return Root(
         build=lambda gram, ridge: lower_inverse(cholesky(gram)),
-        add=lambda tracked, feature, ridge: rank_one_lower_inverse(tracked, feature),
+        add=add,
+        in_turn=(add,),
         matrix=lambda tracked: tracked,
         condition=float("inf"),
     )
@@ -308,10 +324,10 @@ def _pruned(parts: _Parts) -> Policy:
         )
 
     def truncate(
-        state: Any, feature: jax.Array, payoff: jax.Array, params: TofuParams
+        state: Any, feature: jax.Array, payoff: jax.Array, params: TofuParams, add: Callable[..., Any] = root.add
     ) -> tuple[Any, DoubtfulState, jax.Array, jax.Array, jax.Array]:
         pulls = state.pulls + 1
-        tracked = root.add(state.root, feature, params.ridge)
+        tracked = add(state.root, feature, params.ridge)
         matrix = root.matrix(tracked)
         doubtful, sums = doubtful_update(
             state.doubtful, feature, payoff, matrix, parts.level(pulls, params), two_sided=parts.two_sided
@@ -350,10 +366,15 @@ def _pruned(parts: _Parts) -> Policy:
         return argmax_index(state.values, state.design.squared_widths, parts.radius(state.pulls, params))
 
     def fixed_update(
-        state: ArmTofuState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: TofuParams
+        state: ArmTofuState,
+        arms: jax.Array,
+        index: jax.Array,
+        payoffs: jax.Array,
+        params: TofuParams,
+        add: Callable[..., Any] = root.add,
     ) -> ArmTofuState:
         design, _ = arm_design_add(state.design, arms, index)
-        tracked, doubtful, offset, spread, pulls = truncate(state, arms[index], payoffs[0], params)
+        tracked, doubtful, offset, spread, pulls = truncate(state, arms[index], payoffs[0], params, add)
         values = dot(arms, dot(design.inverse, doubtful.moments) + offset)
         return ArmTofuState(design, tracked, doubtful, offset, values, spread, pulls)
 
@@ -379,6 +400,7 @@ def _pruned(parts: _Parts) -> Policy:
             init=fixed_init,
             select=fixed_select,
             update=fixed_update,
+            in_turn=tuple(functools.partial(fixed_update, add=add) for add in root.in_turn),
             estimate=fixed_estimate,
             refresh=fixed_refresh,
             overflowed=overflowed,
