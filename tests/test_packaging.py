@@ -114,13 +114,14 @@ LAYERS = {
     "results": {"errors"},
     "plotting": {"regret", "results"},
     "reproduce": {
-        "_version", "errors", "policy", "policies", "bandit", "datasets", "simulator", "regret", "results", "plotting",
+        "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "regret",
+        "results", "plotting",
     },
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
         "results", "plotting",
     },
-    "cli": {"_version", "errors", "noise", "policies", "datasets", "reproduce", "results", "bench"},
+    "cli": {"_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench"},
     "__main__": {"cli"},
 }  # fmt: skip
 

@@ -54,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what\n"
         "the paper prints. It has no replications: --seeds, --tuning-seeds and --horizon change nothing.",
     ).set_defaults(module="table1")
+    _add_studies(experiments)
     _add_bench(commands)
     commands.add_parser(
         "list",
@@ -61,6 +62,30 @@ def build_parser() -> argparse.ArgumentParser:
         description="Policies with their options, noise laws and data sets.",
     ).set_defaults(module="listing")
     return parser
+
+
+def _add_studies(experiments: Any) -> None:
+    """The experiments that share `cli/study.py`; each is a module of `linbet_jax.reproduce` with that name."""
+
+
+def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
+    """Options of every experiment that is a study."""
+    shared = _Parser(add_help=False)
+    shared.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
+    shared.add_argument("--full", action="store_true", help="the large version; what it costs is said before it starts")
+    shared.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
+    if dtype:
+        shared.add_argument(
+            "--dtype", choices=("float64", "float32"), default="float64", help="floating-point type (default float64)"
+        )
+    shared.add_argument(
+        "--device",
+        choices=("auto", "cpu", "gpu"),
+        default="auto",
+        help="where to compute (default auto: GPU if there is one)",
+    )
+    shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    return shared
 
 
 def _add_bench(commands: Any) -> None:

@@ -6,14 +6,12 @@ tables and manifest are made from the stored cells.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -21,42 +19,12 @@ from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import DATASETS
 from linbet_jax.reproduce import outputs, provenance
 from linbet_jax.reproduce.cells import GRID, Cell, Settings, cell_key, compute, configuration, plan
+from linbet_jax.reproduce.study import Outcome, Reporter
 from linbet_jax.results import RunFolder
 
-__all__ = ["Outcome", "Reporter", "Settings", "reproduce"]
+__all__ = ["Settings", "reproduce"]
 
 WORKERS = 2  # one cell compiles while another runs: a tenth faster on two cores, the same numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a finished run shows.
-
-    Attributes:
-        text: the table for a terminal.
-        files: what was written, in the order worth opening.
-        unhealthy: replications (tuning and evaluation) that met something non-finite.
-    """
-
-    text: str
-    files: tuple[Path, ...]
-    unhealthy: int
-
-
-class Reporter(Protocol):
-    """Where progress goes."""
-
-    def say(self, line: str) -> None:
-        """A line that stays."""
-
-    def advance(self, units: int) -> None:
-        """So many pulls more are done, over all replications."""
-
-    def describe(self, description: str) -> None:
-        """What is being worked on now."""
-
-    def work(self, total: int, description: str) -> AbstractContextManager[None]:
-        """A context in which `total` pulls are worked off."""
 
 
 class Done(NamedTuple):

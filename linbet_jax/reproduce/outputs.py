@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from numpy.typing import NDArray
 from linbet_jax import regret as statistics
 from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure
 from linbet_jax.regret import Summary
+from linbet_jax.reproduce.tables import csv_text, interval, markdown_table, number
 from linbet_jax.results import write_text
 
 __all__ = ["Report", "Run", "Tuning", "policy_label", "summary_text", "terminal_table", "write"]
@@ -135,8 +133,8 @@ def summary_text(summary: Summary, *, unit: str = " sd") -> str:
     """
     if summary.n == 0:
         return "none healthy"
-    mean = _number(summary.mean)
-    return f"{mean} ± {_number(summary.sd)}{unit}" if summary.has_band else mean
+    mean = number(summary.mean)
+    return f"{mean} ± {number(summary.sd)}{unit}" if summary.has_band else mean
 
 
 def terminal_table(report: Report) -> str:
@@ -229,7 +227,7 @@ class _Claim:
     def sentence(self) -> str:
         """The differences, their intervals and the verdict."""
         regret, payoff = (
-            f"{_number(s.mean)} {_interval(s)}" if s.has_band else _number(s.mean) for s in (self.regret, self.payoff)
+            f"{number(s.mean)} {interval(s)}" if s.has_band else number(s.mean) for s in (self.regret, self.payoff)
         )
         return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
@@ -297,21 +295,16 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
 def _curves(report: Report) -> str:
     """CSV of the curves: one line per set, policy, radii and record."""
     quantities, columns = ("regret", "payoff"), ("mean", "sd", "low", "high")
-    stream = io.StringIO()
-    rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(
-        ["set", "policy", "radii", "radius_scale", "horizon", "paper_horizon", "pull", "seeds", "unhealthy"]
-        + [f"{quantity}_{column}" for quantity in quantities for column in columns]
-    )
+    header = ["set", "policy", "radii", "radius_scale", "horizon", "paper_horizon", "pull", "seeds", "unhealthy"]
+    rows: list[list[object]] = []
     for run in report.runs:
         summaries = [run.curve(quantity) for quantity in quantities]
         fixed = [run.set_name, run.policy, run.radii, f"{run.radius_scale:g}", int(run.rounds[-1])]
         fixed.append("no" if report.quick_look else "yes")
         for index, pull in enumerate(run.rounds):
             numbers = [float(getattr(s, column)[index]) for s in summaries for column in columns]
-            shown = ["" if math.isnan(n) else f"{n:.10g}" for n in numbers]
-            rows.writerow([*fixed, int(pull), summaries[0].n, summaries[0].unhealthy, *shown])
-    return stream.getvalue()
+            rows.append([*fixed, int(pull), summaries[0].n, summaries[0].unhealthy, *numbers])
+    return csv_text([*header, *(f"{quantity}_{column}" for quantity in quantities for column in columns)], rows)
 
 
 def _markdown(report: Report) -> str:
@@ -327,7 +320,7 @@ def _markdown(report: Report) -> str:
     ]
     for set_name, title in report.titles.items():
         lines += [f"## {title}, T={report.horizons[set_name]}", ""]
-        lines += _table(
+        lines += markdown_table(
             ["policy", "radii", "radius_scale"]
             + [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
             + ["unhealthy"],
@@ -341,7 +334,7 @@ def _markdown(report: Report) -> str:
         "",
     ]
     columns = ("difference", "sd", "interval")
-    lines += _table(
+    lines += markdown_table(
         [
             "set",
             "radii",
@@ -358,7 +351,7 @@ def _markdown(report: Report) -> str:
     )
     lines += ["## Tuning: mean final regret by radius_scale", ""]
     grid = next(iter(report.tuning.values())).grid
-    lines += _table(
+    lines += markdown_table(
         ["set", "policy", *(f"×{scale:g}" for scale in grid), "unhealthy"],
         [_tuning_row(title, tuning) for title, tuning in report.tuning.items()],
     )
@@ -370,7 +363,7 @@ def _markdown(report: Report) -> str:
 def _table_row(run: Run, bold: bool) -> list[str]:
     name, cells = policy_label(run.policy), []
     for summary in (run.final("payoff"), run.final("regret")):
-        cells += [_number(summary.mean), _number(summary.median), _number(summary.sd), _interval(summary)]
+        cells += [number(summary.mean), number(summary.median), number(summary.sd), interval(summary)]
     unhealthy = f"{run.final('regret').unhealthy} of {run.health.shape[0]}"
     return [f"**{name}**" if bold else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
 
@@ -379,31 +372,12 @@ def _tuning_row(title: str, tuning: Tuning) -> list[str]:
     set_name, policy = title.split("/")
     means = [statistics.summarize(r, h) for r, h in zip(tuning.regret, tuning.health, strict=True)]
     cells = [
-        f"**{_number(s.mean)}**" if scale == tuning.chosen else _number(s.mean)
+        f"**{number(s.mean)}**" if scale == tuning.chosen else number(s.mean)
         for scale, s in zip(tuning.grid, means, strict=True)
     ]
     return [set_name, policy_label(policy), *cells, str(sum(s.unhealthy for s in means))]
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    body = [f"| {' | '.join(row)} |" for row in rows]
-    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *body, ""]
-
-
-def _number(value: float | NDArray[np.float64]) -> str:
-    """Whole numbers with thousands separators; three digits below 100; a dash for what does not exist."""
-    number = float(value)
-    if math.isnan(number):
-        return "–"
-    if abs(number) < 1e-6:  # rounding of sums that are thousands and more
-        return "0"
-    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
-
-
 def _spelled(summary: Summary) -> tuple[str, str, str]:
     """Mean, standard deviation and interval, one table cell each."""
-    return _number(summary.mean), _number(summary.sd), _interval(summary)
-
-
-def _interval(summary: Summary) -> str:
-    return f"[{_number(summary.low)}, {_number(summary.high)}]" if summary.has_band else "–"
+    return number(summary.mean), number(summary.sd), interval(summary)
