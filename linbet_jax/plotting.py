@@ -24,7 +24,18 @@ from numpy.typing import ArrayLike, NDArray
 from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.results import replacing
 
-__all__ = ["COLORS", "Curve", "Panel", "growth_figure", "panel_figure", "policy_label", "save_figure"]
+__all__ = [
+    "COLORS",
+    "Chart",
+    "Curve",
+    "Panel",
+    "Series",
+    "chart_figure",
+    "growth_figure",
+    "panel_figure",
+    "policy_label",
+    "save_figure",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -171,33 +182,7 @@ def panel_figure(
         raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
     columns = widths.pop()
     with _style():
-        width = _LEFT + _RIGHT + columns * _PANEL_WIDTH + (columns - 1) * _BETWEEN_COLUMNS
-        panels_height = len(rows) * _PANEL_HEIGHT + (len(rows) - 1) * _BETWEEN_ROWS
-        figure = Figure(figsize=(width, panels_height))
-        FigureCanvasAgg(figure)
-        above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
-        below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
-        for text in (above, below):
-            _wrap(text, width - 2 * _EDGE)
-        top = _TOP + (0.05 + _inches(above)[1] if title else 0)
-        bottom = _BOTTOM + (0.08 + _inches(below)[1] if note else 0)
-        height = top + panels_height + bottom
-        figure.set_size_inches(width, height)
-        above.set_position((_EDGE / width, 1 - 0.1 / height))
-        below.set_position((_EDGE / width, 0.06 / height))
-        axes = figure.subplots(
-            len(rows),
-            columns,
-            squeeze=False,
-            gridspec_kw={
-                "left": _LEFT / width,
-                "right": 1 - _RIGHT / width,
-                "top": 1 - top / height,
-                "bottom": bottom / height,
-                "wspace": _BETWEEN_COLUMNS / _PANEL_WIDTH,
-                "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
-            },
-        )
+        figure, axes = _grid(len(rows), columns, title, note)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -206,6 +191,114 @@ def panel_figure(
         for ax in axes[-1]:
             ax.set_xlabel("pulls")
     return figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """One measured curve of a chart: points, joined, each with its interval where there is one.
+
+    Attributes:
+        label: at the curve's right end; empty for none.
+        color: of everything drawn.
+        x: `[n]`, increasing.
+        y: `[n]`; what is not finite, or not positive on a log axis, is left out.
+        low: `[n]` lower ends of intervals, or None.
+        high: `[n]` upper ends, or None.
+        band: draw the intervals as a band instead of bars.
+        line: matplotlib's line style; "" for points alone.
+        marker: matplotlib's marker; "" for a line alone.
+    """
+
+    label: str
+    color: str
+    x: ArrayLike
+    y: ArrayLike
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+    band: bool = False
+    line: str = "-"
+    marker: str = "o"
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """One set of axes for any two quantities.
+
+    Attributes:
+        title: above the axes.
+        x_label: horizontal axis, with its unit.
+        y_label: vertical axis, with its unit.
+        series: drawn in this order.
+        log: (horizontal, vertical) axis logarithmic.
+        limits: ends of the vertical axis, or None to fit the data.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log: tuple[bool, bool] = (True, True)
+    limits: tuple[float, float] | None = None
+
+
+def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str = "") -> Figure:
+    """A grid of charts, curves labelled at their ends.
+
+    Args:
+        rows: equally many charts each.
+        title: above everything, wrapped like the note.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own.
+
+    Raises:
+        ValueError: no charts, or rows of different lengths.
+    """
+    widths = {len(charts) for charts in rows}
+    if len(widths) != 1 or 0 in widths:
+        raise ValueError(f"rows must hold equally many charts, one at least, got {[len(r) for r in rows]}")
+    with _style():
+        figure, axes = _grid(len(rows), widths.pop(), title, note)
+        for line, charts in zip(axes, rows, strict=True):
+            for ax, chart in zip(line, charts, strict=True):
+                _draw_chart(ax, chart)
+    return figure
+
+
+def _draw_chart(ax: Axes, chart: Chart) -> None:
+    """Axes, curves, intervals and labels of one chart."""
+    for axis, log in zip((ax.set_xscale, ax.set_yscale), chart.log, strict=True):
+        axis("log" if log else "linear")
+    ends: list[tuple[float, str, str, bool]] = []
+    for series in chart.series:
+        x, y = np.asarray(series.x, dtype=np.float64), np.asarray(series.y, dtype=np.float64)
+        shown = np.isfinite(x) & np.isfinite(y)
+        for values, log in zip((x, y), chart.log, strict=True):
+            shown &= (values > 0) if log else True
+        if not shown.any():
+            continue
+        x, y = x[shown], y[shown]
+        style: Any = {"color": series.color, "linewidth": 1.3}
+        ax.plot(x, y, linestyle=series.line or "none", marker=series.marker, markersize=3.2, **style)
+        if series.low is not None and series.high is not None:
+            low, high = (np.asarray(v, dtype=np.float64)[shown] for v in (series.low, series.high))
+            if chart.log[1]:
+                low = np.where(low > 0, low, 0.02 * y)  # an interval that reaches 0 leaves the axis
+            if series.band:
+                ax.fill_between(x, low, high, color=series.color, alpha=0.16, linewidth=0)
+            else:
+                whiskers = np.maximum(np.nan_to_num(np.stack([y - low, high - y])), 0)
+                ax.errorbar(x, y, yerr=whiskers, fmt="none", ecolor=series.color, elinewidth=0.9, capsize=1.8)
+        if series.label:
+            ends.append((float(y[-1]), series.label, series.color, False))
+    ax.margins(x=0.04)
+    if chart.limits is not None:
+        ax.set_ylim(*chart.limits)
+    ax.set_title(chart.title, loc="left", pad=5)
+    ax.set_xlabel(chart.x_label)
+    ax.set_ylabel(chart.y_label)
+    _label_ends(ax, ends)
 
 
 def growth_figure(
@@ -247,6 +340,38 @@ def growth_figure(
         ax.set_title(title, loc="left")
         _label_ends(ax, ends, lines=2)
     return figure
+
+
+def _grid(rows: int, columns: int, title: str, note: str) -> tuple[Figure, Any]:
+    """A figure with rows x columns axes of one size, below a title and above a note, both wrapped to its width."""
+    width = _LEFT + _RIGHT + columns * _PANEL_WIDTH + (columns - 1) * _BETWEEN_COLUMNS
+    panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
+    figure = Figure(figsize=(width, panels_height))
+    FigureCanvasAgg(figure)
+    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
+    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
+    for text in (above, below):
+        _wrap(text, width - 2 * _EDGE)
+    top = _TOP + (0.05 + _inches(above)[1] if title else 0)
+    bottom = _BOTTOM + (0.08 + _inches(below)[1] if note else 0)
+    height = top + panels_height + bottom
+    figure.set_size_inches(width, height)
+    above.set_position((_EDGE / width, 1 - 0.1 / height))
+    below.set_position((_EDGE / width, 0.06 / height))
+    axes = figure.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        gridspec_kw={
+            "left": _LEFT / width,
+            "right": 1 - _RIGHT / width,
+            "top": 1 - top / height,
+            "bottom": bottom / height,
+            "wspace": _BETWEEN_COLUMNS / _PANEL_WIDTH,
+            "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
+        },
+    )
+    return figure, axes
 
 
 def save_figure(figure: Figure, path: Path) -> None:
