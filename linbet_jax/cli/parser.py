@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -55,6 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the paper prints. It has no replications: --seeds, --tuning-seeds and --horizon change nothing.",
     ).set_defaults(module="table1")
     _add_studies(experiments)
+    _add_bounds(commands)
     _add_bench(commands)
     commands.add_parser(
         "list",
@@ -86,6 +88,50 @@ def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
     )
     shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return shared
+
+
+def _add_bounds(commands: Any) -> None:
+    bounds = commands.add_parser(
+        "bounds",
+        help="what the theorems say for given constants: counts, levels, radii, regret bounds",
+        description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
+        "Theorems 2 and 3, those of MoM, CRT and OFUL, and Theorem 1's lower bound, each with its equation.",
+    )
+    bounds.add_argument(
+        "--policy",
+        action="append",
+        choices=("menu", "tofu", "mom", "crt", "oful", "lower-bound"),
+        help="only this one; may be repeated (default: all that the horizon allows)",
+    )
+    bounds.add_argument("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
+    bounds.add_argument("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
+    bounds.add_argument(
+        "--epsilon", type=_Real(most=1, least_allowed=False), required=True, metavar="E", help="in (0, 1]"
+    )
+    bounds.add_argument(
+        "--delta",
+        type=_Real(most=1, least_allowed=False, most_allowed=False),
+        default=0.1,
+        metavar="P",
+        help="failure probability (default 0.1)",
+    )
+    positive, nonnegative = _Real(least_allowed=False), _Real()
+    for flag, field, kind, what in (
+        ("--ridge", "ridge", positive, "lambda"),
+        ("--b", "raw_moment_bound", nonnegative, "bound of the raw moments E|y|^(1+epsilon)"),
+        ("--c", "central_moment_bound", nonnegative, "bound of the central moments E|eta|^(1+epsilon)"),
+        ("--S", "theta_norm", nonnegative, "bound of ||theta*||"),
+        ("--D", "arm_norm", nonnegative, "bound of ||x||"),
+        ("--R", "noise_scale", nonnegative, "OFUL's noise scale"),
+    ):
+        bounds.add_argument(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
+    bounds.add_argument(
+        "--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)"
+    )
+    bounds.add_argument(
+        "--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)"
+    )
+    bounds.set_defaults(module="bounds")
 
 
 def _add_bench(commands: Any) -> None:
@@ -157,6 +203,37 @@ def _positive(text: str) -> int:
         limit = "at least 1" if value < 1 else "at most 1000000000"
         raise argparse.ArgumentTypeError(f"must be {limit}, got {value}")
     return value
+
+
+def _pulls(text: str) -> int:
+    """A whole number of pulls, also as 1e6."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value.is_integer() and 1 <= value <= 1e18):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1e18, got {text!r}")
+    return int(value)
+
+
+class _Real:
+    """Parses a number in a range that begins at 0."""
+
+    def __init__(self, *, most: float = 1e100, least_allowed: bool = True, most_allowed: bool = True) -> None:
+        self.most, self.least_allowed, self.most_allowed = most, least_allowed, most_allowed
+
+    def __call__(self, text: str) -> float:
+        """The number, or one line that says what is allowed."""
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        above = value >= 0 if self.least_allowed else value > 0
+        below = value <= self.most if self.most_allowed else value < self.most
+        if not (above and below):
+            ends = "[" if self.least_allowed else "(", "]" if self.most_allowed else ")"
+            raise argparse.ArgumentTypeError(f"must be in {ends[0]}0, {self.most:g}{ends[1]}, got {text!r}")
+        return value
 
 
 def _names(text: str) -> Sequence[str]:
