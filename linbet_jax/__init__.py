@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
-    from linbet_jax.simulator import Result, Trace, simulate, simulate_grid
+    from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
 
 _MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "theory")
 _NAMES = {
+    "Coverage": "linbet_jax.simulator",
     "FixedSet": "linbet_jax.policy",
     "LinearBandit": "linbet_jax.bandit",
     "Policy": "linbet_jax.policy",
@@ -36,6 +37,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "Coverage",
     "FixedSet",
     "LinearBandit",
     "Policy",
