@@ -68,6 +68,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_studies(experiments: Any) -> None:
     """The experiments that share `cli/study.py`; each is a module of `linbet_jax.reproduce` with that name."""
+    coverage = experiments.add_parser(
+        "coverage",
+        parents=[_study_options()],
+        help="how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
+        description="P(theta* in every confidence region) against radius_scale from 1 to 0.001, for every policy under\n"
+        "t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs: for adaptive play, and for arms drawn in advance.\n"
+        "--full: the paper's horizons, 1000 seeds, two more laws.",
+    )
+    coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
+    coverage.set_defaults(module="study", experiment="coverage", own=("horizon",))
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
