@@ -78,6 +78,13 @@ def _add_studies(experiments: Any) -> None:
     )
     coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
     coverage.set_defaults(module="study", experiment="coverage", own=("horizon",))
+    experiments.add_parser(
+        "precision",
+        parents=[_study_options(dtype=False)],
+        help="float32 against float64: where the arms of a run part, and whether its regret moves",
+        description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
+        "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
+    ).set_defaults(module="study", experiment="precision")
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:

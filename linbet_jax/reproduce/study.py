@@ -42,6 +42,9 @@ _PULL_MICROSECONDS: Mapping[str, tuple[float, float]] = {
 }
 
 
+COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
+
+
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """What a finished run shows.
@@ -103,7 +106,7 @@ class Cost:
 
 
 def seed_pulls_cost(policy: str, *, num_arms: int, dim: int, horizon: int, replications: int) -> Cost:
-    """One cell's cost; a second for tracing and compiling is in it.
+    """One cell's cost; tracing and compiling one program is in it.
 
     Args:
         policy: registry name.
@@ -114,7 +117,7 @@ def seed_pulls_cost(policy: str, *, num_arms: int, dim: int, horizon: int, repli
     """
     pull, step = _PULL_MICROSECONDS.get(policy, _PULL_MICROSECONDS["tofu"])
     pulls = horizon * replications
-    return Cost(1, pulls, 1.0 + 1e-6 * pulls * (pull + step * num_arms * dim))
+    return Cost(1, pulls, COMPILE_SECONDS + 1e-6 * pulls * (pull + step * num_arms * dim))
 
 
 class Planned(Protocol):
