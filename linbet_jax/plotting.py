@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -24,6 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.results import replacing
 
+if TYPE_CHECKING:
+    from linbet_jax.tuning import TuningCurve
+
 __all__ = [
     "COLORS",
     "Chart",
@@ -35,6 +38,7 @@ __all__ = [
     "panel_figure",
     "policy_label",
     "save_figure",
+    "tuning_figure",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -86,6 +90,7 @@ _BARS = 6  # error bars per curve
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
+_LABEL_SIZE = 9.2  # points, of the names at the curves' ends
 # Inches: a panel, the space between panels, and what the outermost panels leave for labels.
 _PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
@@ -259,11 +264,62 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
     if len(widths) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many charts, one at least, got {[len(r) for r in rows]}")
     with _style():
-        figure, axes = _grid(len(rows), widths.pop(), title, note)
+        room = _label_room([series.label for charts in rows for chart in charts for series in chart.series])
+        figure, axes = _grid(len(rows), widths.pop(), title, note, room)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
                 _draw_chart(ax, chart)
     return figure
+
+
+def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str = "") -> Figure:
+    """Final regret on tuning replications against `radius_scale`, one chart for each bandit.
+
+    The criterion is drawn; a mean has its 95% interval. A diamond marks the chosen scale, which is named at the curve's
+    end, with "edge" where it is an end of the grid.
+
+    Args:
+        curves: of `tune`.
+        title: above everything.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own.
+
+    Raises:
+        ValueError: no curves.
+    """
+    charts: dict[str, list[Series]] = {}
+    horizons: dict[str, int] = {}
+    judged: set[str] = set()
+    for curve in curves:
+        name = curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
+        judged.add(name)
+        horizons[curve.bandit] = curve.horizon
+        color = COLORS.get(curve.policy.split()[0], OTHER_COLOR)
+        order = np.argsort(curve.grid)
+        scales, values = np.asarray(curve.grid)[order], curve.values[order]
+        ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
+        low, high = ends if name == "mean" else (None, None)
+        label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
+        chosen = scales == curve.chosen
+        charts.setdefault(curve.bandit, []).extend(
+            [
+                Series(label, color, scales, values, low, high, band=True, marker="."),
+                Series("", color, scales[chosen], values[chosen], line="", marker="D"),
+            ]
+        )
+    row = [
+        Chart(
+            f"{bandit}, T={horizons[bandit]:,}",
+            "radius_scale",
+            f"{' and '.join(sorted(judged))} regret",
+            series,
+            (True, False),
+        )
+        for bandit, series in charts.items()
+    ]
+    return chart_figure([row], title=title, note=note)
 
 
 def _draw_chart(ax: Axes, chart: Chart) -> None:
@@ -342,9 +398,25 @@ def growth_figure(
     return figure
 
 
-def _grid(rows: int, columns: int, title: str, note: str) -> tuple[Figure, Any]:
-    """A figure with rows x columns axes of one size, below a title and above a note, both wrapped to its width."""
-    width = _LEFT + _RIGHT + columns * _PANEL_WIDTH + (columns - 1) * _BETWEEN_COLUMNS
+def _label_room(labels: Sequence[str]) -> float:
+    """Inches that the widest label at a curve's end takes, with its line to the curve."""
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    text = figure.text(0, 0, "", fontsize=_LABEL_SIZE)
+    widest = 0.0
+    for label in labels:
+        text.set_text(label)
+        widest = max(widest, _inches(text)[0])
+    return 0.08 * _PANEL_WIDTH + 0.1 + widest
+
+
+def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> tuple[Figure, Any]:
+    """A figure with rows x columns axes of one size, below a title and above a note, both wrapped to its width.
+
+    To the right of all axes there are `room` inches for labels, more where the usual space is more.
+    """
+    right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
+    width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
     panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
     figure = Figure(figsize=(width, panels_height))
     FigureCanvasAgg(figure)
@@ -364,10 +436,10 @@ def _grid(rows: int, columns: int, title: str, note: str) -> tuple[Figure, Any]:
         squeeze=False,
         gridspec_kw={
             "left": _LEFT / width,
-            "right": 1 - _RIGHT / width,
+            "right": 1 - right / width,
             "top": 1 - top / height,
             "bottom": bottom / height,
-            "wspace": _BETWEEN_COLUMNS / _PANEL_WIDTH,
+            "wspace": between / _PANEL_WIDTH,
             "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
         },
     )
@@ -576,7 +648,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
             textcoords="axes fraction",
             ha="left",
             va="center",
-            fontsize=9.2,
+            fontsize=_LABEL_SIZE,
             color=color,
             fontweight="bold" if bold else "normal",
             annotation_clip=False,

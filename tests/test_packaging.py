@@ -112,10 +112,11 @@ LAYERS = {
     "simulator": {"kernels", "policy", "bandit", "checks", "replication"},
     "regret": {"simulator"},
     "results": {"errors"},
-    "plotting": {"regret", "results"},
+    "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
+    "plotting": {"regret", "results", "tuning"},
     "reproduce": {
         "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "regret",
-        "results", "plotting",
+        "results", "plotting", "tuning",
     },
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",

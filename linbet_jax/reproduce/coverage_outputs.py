@@ -200,8 +200,8 @@ def _note(report: Report) -> str:
     return (
         f"P(‖θ_t − θ*‖ in V_t ≤ β_t at every update) against radius_scale, which multiplies every β, with 95% "
         f"Clopper–Pearson intervals; dashed: the promised 1 − δ = {1 - report.delta:g}. Above: the policy plays with "
-        "the scale. Below: arms drawn in advance, by another copy of the policy that plays with the scale and sees other "
-        "payoffs; the lemmas behind MENU's and TOFU's regions assume that."
+        "the scale. Below: arms drawn in advance, by another copy of the policy that plays with the scale and sees "
+        "other payoffs; the lemmas behind MENU's and TOFU's regions assume that."
     )
 
 

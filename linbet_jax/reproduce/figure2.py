@@ -21,6 +21,7 @@ from linbet_jax.reproduce import outputs, provenance
 from linbet_jax.reproduce.cells import GRID, Cell, Settings, cell_key, compute, configuration, plan
 from linbet_jax.reproduce.study import Outcome, Reporter
 from linbet_jax.results import RunFolder
+from linbet_jax.tuning import TuningCurve
 
 __all__ = ["Settings", "reproduce"]
 
@@ -128,7 +129,7 @@ def _report(cells: Sequence[Cell], settings: Settings, finished: Mapping[str, Do
     bandits = {cell.set_name: cell.bandit for cell in cells}
     return outputs.Report(
         runs=[run for cell in cells for run in _runs(cell, finished[cell.title])],
-        tuning={cell.title: _tuning(finished[cell.title]) for cell in cells},
+        tuning={cell.title: _tuning(cell, finished[cell.title]) for cell in cells},
         pairs={name: DATASETS[name].policies for name in bandits},
         titles={name: f"{name}: {b.noise.name}, K={b.num_arms}, d={b.dim}" for name, b in bandits.items()},
         best_means={cell.set_name: cell.best_mean for cell in cells},
@@ -160,9 +161,17 @@ def _runs(cell: Cell, done: Done) -> list[outputs.Run]:
     ]
 
 
-def _tuning(done: Done) -> outputs.Tuning:
-    arrays = done.arrays
-    return outputs.Tuning(GRID, arrays["tuning_regret"], arrays["tuning_health"], float(arrays["scales"][-1]))
+def _tuning(cell: Cell, done: Done) -> TuningCurve:
+    return TuningCurve(
+        policy=cell.policy_name,
+        bandit=cell.set_name,
+        horizon=cell.horizon,
+        grid=GRID,
+        criterion="mean",
+        regret=done.arrays["tuning_regret"],
+        health=done.arrays["tuning_health"],
+        chosen=float(done.arrays["scales"][-1]),
+    )
 
 
 def _facts(done: Done) -> dict[str, Any]:

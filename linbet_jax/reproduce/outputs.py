@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax import regret as statistics
-from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure
+from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure, tuning_figure
 from linbet_jax.regret import Summary
 from linbet_jax.reproduce.tables import csv_text, interval, markdown_table, number
 from linbet_jax.results import write_text
+from linbet_jax.tuning import TuningCurve
 
-__all__ = ["Report", "Run", "Tuning", "policy_label", "summary_text", "terminal_table", "write"]
+__all__ = ["Report", "Run", "policy_label", "summary_text", "terminal_table", "write"]
 
 RADII = ("literal", "tuned")
 _ROUNDING = 1e-6  # relative; float32 sums of gaps agree to about that
@@ -45,16 +46,6 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
-    """What a scale was chosen on: `[G]` grid, `[G, N]` final regret and health."""
-
-    grid: Sequence[float]
-    regret: NDArray[np.float64]
-    health: NDArray[np.int64]
-    chosen: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Report:
     """Everything the outputs say.
 
@@ -74,7 +65,7 @@ class Report:
     """
 
     runs: Sequence[Run]
-    tuning: Mapping[str, Tuning]
+    tuning: Mapping[str, TuningCurve]
     pairs: Mapping[str, tuple[str, str]]
     titles: Mapping[str, str]
     best_means: Mapping[str, float]
@@ -116,8 +107,12 @@ class Report:
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Writes every output into the folder and returns their paths."""
     files = []
-    for stem, quantity, spread in (("figure2", "payoff", "sd"), ("figure2_regret", "regret", "interval")):
-        figure = _figure(report, quantity, spread)
+    figures = {
+        "figure2": _figure(report, "payoff", "sd"),
+        "figure2_regret": _figure(report, "regret", "interval"),
+        "figure2_tuning": _tuning_picture(report),
+    }
+    for stem, figure in figures.items():
         for suffix in (".png", ".pdf"):
             save_figure(figure, folder / f"{stem}{suffix}")
             files.append(folder / f"{stem}{suffix}")
@@ -292,6 +287,17 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
     )
 
 
+def _tuning_picture(report: Report) -> Figure:
+    """What the scales were chosen on."""
+    note = (
+        f"Mean final regret over {report.tuning_seeds} tuning seeds, which the evaluation never uses, with 95% "
+        "intervals (Student t). Diamonds: the scale of the least mean; edge: it is the first or the last of the grid, "
+        "and a wider one might hold a better scale."
+    )
+    title = "Tuning: regret against radius_scale"
+    return tuning_figure(report.tuning.values(), title=f"{title}\n{report.mark}" if report.mark else title, note=note)
+
+
 def _curves(report: Report) -> str:
     """CSV of the curves: one line per set, policy, radii and record."""
     quantities, columns = ("regret", "payoff"), ("mean", "sd", "low", "high")
@@ -368,7 +374,7 @@ def _table_row(run: Run, bold: bool) -> list[str]:
     return [f"**{name}**" if bold else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
 
 
-def _tuning_row(title: str, tuning: Tuning) -> list[str]:
+def _tuning_row(title: str, tuning: TuningCurve) -> list[str]:
     set_name, policy = title.split("/")
     means = [statistics.summarize(r, h) for r, h in zip(tuning.regret, tuning.health, strict=True)]
     cells = [
