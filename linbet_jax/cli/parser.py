@@ -85,6 +85,13 @@ def _add_studies(experiments: Any) -> None:
         description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
         "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
     ).set_defaults(module="study", experiment="precision")
+    experiments.add_parser(
+        "table2",
+        parents=[_study_options()],
+        help="regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
+        description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
+        "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
+    ).set_defaults(module="study", experiment="table2")
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
