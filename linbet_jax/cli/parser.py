@@ -92,6 +92,13 @@ def _add_studies(experiments: Any) -> None:
         description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
         "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
     ).set_defaults(module="study", experiment="table2")
+    experiments.add_parser(
+        "remark3",
+        parents=[_study_options()],
+        help="TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
+        description="Remark 3: TOFU with M epochs of re-truncation, M from 1 to T, on S3 and S4: regret and CPU time\n"
+        "against M, and what it saves over the pruned form.",
+    ).set_defaults(module="study", experiment="remark3")
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
