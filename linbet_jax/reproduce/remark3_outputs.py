@@ -99,7 +99,7 @@ def findings(report: Report) -> list[str]:
         sentences.append(
             f"{set_name}, time: {quickest.name(report.horizon)} is the quickest at {quickest.best:.3g} µs a pull and "
             f"{saved} ({pruned.best:.3g} µs); {every.name(report.horizon)} takes {every.best:.3g} µs. Its state is "
-            f"{quickest.bytes / pruned.bytes:.2g} times as large and grows with T; the pruned form's with log T at most."
+            f"{quickest.bytes / pruned.bytes:.2g} times as large and grows with T; the pruned form's with log T."
         )
         for index, scale in enumerate(report.scales):
             apart = []
