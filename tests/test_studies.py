@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from linbet_jax import dataset
+from linbet_jax.cli import main
 from linbet_jax.cli import study as command
 from linbet_jax.regret import fitted_exponent, summarize
 from linbet_jax.reproduce import (
@@ -172,7 +173,7 @@ def test_progress_within_a_cell_never_exceeds_it(tmp_path):
 
 def test_the_cost_in_words():
     assert study.Cost(12, 23_456_789, 601.0).sentence(2) == "2.3e+07 seed-pulls in 12 cells, about 6 minutes on 2 cores"
-    assert study.Cost(1, 10, 0.5).sentence(1) == "10 seed-pulls in 1 cells, about 1 minute on 1 core"
+    assert study.Cost(1, 10, 0.5).sentence(1) == "10 seed-pulls in 1 cell, about 1 minute on 1 core"
     small, large = (
         study.seed_pulls_cost("tofu", num_arms=20, dim=10, horizon=horizon, replications=5) for horizon in (10, 20)
     )
@@ -203,6 +204,23 @@ def test_the_command_states_the_cost_before_it_starts(monkeypatch, tmp_path, cap
     assert lines[1].startswith("remark3 --full: ")
     assert lines[1].endswith(" minutes on 2 cores")
     assert lines[2:] == ["starting in linbet-remark3 with float32, 64 seeds", "linbet: too good"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["precision", "--dtype", "float32"], "unrecognized arguments: --dtype float32"),
+        (["table2", "--dtype", "float16"], "--dtype: invalid choice: 'float16'"),
+        (["remark3", "--seeds", "0"], "--seeds: must be at least 1, got 0"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["reproduce", *arguments])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert message in err
 
 
 # Writers

@@ -19,6 +19,26 @@ def test_menu_schedule():
     assert (theory.menu_groups(20_000, 0.01), theory.menu_epochs(20_000, 0.01)) == (373, 53)
 
 
+def test_small_functions_by_hand():
+    assert [theory.growth_exponent(e) for e in (1.0, 0.5, 0.25)] == pytest.approx([0, 1 / 6, 0.3], rel=1e-15)
+    radii = [theory.initial_radius(ridge=ridge, theta_norm=s) for ridge, s in ((1.0, 1.7), (4.0, 1.5), (0.25, 3.0))]
+    assert radii == pytest.approx([1.7, 3.0, 1.5], rel=1e-15)
+    assert (theory.menu_groups(10**6, 0.1), theory.menu_epochs(10**6, 0.1)) == (411, 2433)  # 24 (1 + ln 10^7) = 410.83
+    # 8 ln(2/delta) = 23.97, 42.39, 11.09
+    assert [theory.mom_smallest_horizon(delta) for delta in (0.1, 0.01, 0.5)] == [24, 43, 12]
+    # 10^1.6 = 39.8, 8 ln 780 = 53.3; 10^(12/7) = 51.8, 8 ln 1020 = 55.4
+    assert theory.mom_schedule(10_000, delta=0.1, epsilon=0.5) == (39, 256, 54, 4, False)
+    assert theory.mom_schedule(10**6, delta=0.1, epsilon=0.25) == (51, 19_607, 56, 350, False)
+    levels = [theory.crt_level(t, raw_moment_bound=9.0, epsilon=e) for t, e in ((16.0, 1.0), (27.0, 0.5), (32.0, 0.25))]
+    assert levels == pytest.approx([2, 3, 4], rel=1e-14)
+    assert theory.tofu_retruncation_rounds(1000, 3) == (10, 100, 1000)
+    assert theory.tofu_retruncation_rounds(16, 4) == (2, 4, 8, 16)
+    assert theory.tofu_retruncation_rounds(5, 3) == (2, 3, 5)
+    # (5/3)^2 = 2.78, (5/3)^5 = 12.9, 2^3
+    smallest = [theory.lower_bound_smallest_horizon(dim=d, epsilon=e) for d, e in ((20, 1.0), (20, 0.25), (24, 0.5))]
+    assert smallest == [3, 13, 8]
+
+
 @pytest.mark.parametrize(("delta", "smallest"), [(0.01, 391), (0.1, 336), (0.5, 297)])
 def test_menu_smallest_horizon(delta, smallest):  # P11
     assert theory.menu_smallest_horizon(delta) == smallest

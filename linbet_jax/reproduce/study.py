@@ -102,7 +102,7 @@ class Cost:
         """One phrase for people; the minutes are those of so many cores."""
         minutes = max(1, math.ceil(self.core_seconds / 60 / max(1, cores)))
         time_taken = f"{minutes:,} minute{'s' * (minutes != 1)} on {cores} core{'s' * (cores != 1)}"
-        return f"{self.seed_pulls:.2g} seed-pulls in {self.cells} cells, about {time_taken}"
+        return f"{self.seed_pulls:.2g} seed-pulls in {self.cells} cell{'s' * (self.cells != 1)}, about {time_taken}"
 
 
 def seed_pulls_cost(policy: str, *, num_arms: int, dim: int, horizon: int, replications: int) -> Cost:
