@@ -275,8 +275,8 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
 def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str = "") -> Figure:
     """Final regret on tuning replications against `radius_scale`, one chart for each bandit.
 
-    The criterion is drawn; a mean has its 95% interval. A diamond marks the chosen scale, which is named at the curve's
-    end, with "edge" where it is an end of the grid.
+    The criterion is drawn; a mean has its 95% interval, clipped at 0. A diamond marks the chosen scale, which is named
+    at the curve's end, with "edge" where it is an end of the grid.
 
     Args:
         curves: of `tune`.
@@ -300,7 +300,7 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
         order = np.argsort(curve.grid)
         scales, values = np.asarray(curve.grid)[order], curve.values[order]
         ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
-        low, high = ends if name == "mean" else (None, None)
+        low, high = (np.maximum(ends[0], 0), ends[1]) if name == "mean" else (None, None)
         label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
         chosen = scales == curve.chosen
         charts.setdefault(curve.bandit, []).extend(

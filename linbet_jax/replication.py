@@ -46,6 +46,7 @@ class World(NamedTuple):
     theta_star: Any
     means: Any
     gaps: Any  # best mean minus mean, subtracted in float64
+    instance: Any = ()  # numbers that the generator of fresh instances takes before the key
 
 
 class _Carry(NamedTuple):
@@ -78,7 +79,7 @@ def _environment(
 
         return None, theta_star, params, changing_set
     if plan.generator is not None:
-        arms, theta_star = plan.generator(jax.random.fold_in(seed_key, 3))
+        arms, theta_star = plan.generator(*world.instance, jax.random.fold_in(seed_key, 3))
         arms, theta_star = arms.astype(dtype), theta_star.astype(dtype)
         means = dot(arms, theta_star)
         gaps = jnp.max(means) - means

@@ -350,7 +350,8 @@ def simulate_grid(
     check_protocol(policy._replace(facts=(), notes=()), treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
     total = rows_seed.size
     law, static_law = _law(bandit.noise, dtype_name)
-    world = _world(bandit, law, dtype_name)
+    generator, numbers = _generator(bandit.generator, dtype_name)
+    world = _world(bandit, law, dtype_name)._replace(instance=numbers)
     outputs: dict[str, npt.NDArray[Any]] = {}
     pending = np.arange(total)
     clock = {"compile": 0.0, "run": 0.0}
@@ -362,7 +363,7 @@ def simulate_grid(
         plan = Plan(
             policy=playing._replace(facts=(), notes=(), enlarge=None),  # what does not decide the program
             sampler=bandit.sampler,
-            generator=bandit.generator,
+            generator=generator,
             epochs_per_stretch=length,
             whole=whole,
             refresh_stride=max(1, REFRESH // (length * current.pulls_per_epoch)),
@@ -533,6 +534,13 @@ def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
     if not numeric:
         return None, noise
     return jax.tree.map(lambda leaf: np.clip(leaf, -huge, huge).astype(dtype_name), noise), None
+
+
+def _generator(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]:
+    """A generator of fresh instances as a function and traced numbers: one compile serves all the numbers."""
+    if not isinstance(generator, jax.tree_util.Partial) or generator.keywords:
+        return generator, ()
+    return generator.func, tuple(_cast(number, dtype_name) for number in generator.args)
 
 
 def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:

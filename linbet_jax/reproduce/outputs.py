@@ -291,8 +291,8 @@ def _tuning_picture(report: Report) -> Figure:
     """What the scales were chosen on."""
     note = (
         f"Mean final regret over {report.tuning_seeds} tuning seeds, which the evaluation never uses, with 95% "
-        "intervals (Student t). Diamonds: the scale of the least mean; edge: it is the first or the last of the grid, "
-        "and a wider one might hold a better scale."
+        "intervals (Student t, clipped at 0). Diamonds: the scale of the least mean; edge: it is the first or the "
+        "last of the grid, and a wider one might hold a better scale."
     )
     title = "Tuning: regret against radius_scale"
     return tuning_figure(report.tuning.values(), title=f"{title}\n{report.mark}" if report.mark else title, note=note)
