@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
@@ -78,6 +78,20 @@ def _add_studies(experiments: Any) -> None:
     )
     coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
     coverage.set_defaults(module="study", experiment="coverage", own=("horizon",))
+    bound = experiments.add_parser(
+        "lower-bound",
+        parents=[_study_options()],
+        help="every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
+        description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy with\n"
+        "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own upper\n"
+        "bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling error.\n"
+        "--full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
+    )
+    several = (("--d", "dims", _positive), ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)))
+    for flag, field, kind in (*several, ("--T", "horizons", _pulls)):
+        metavar = f"{flag[2:]},..."
+        bound.add_argument(flag, dest=field, type=_Several(kind), metavar=metavar, help="only these, between commas")
+    bound.set_defaults(module="study", experiment="lower_bound", own=("dims", "epsilons", "horizons"))
     experiments.add_parser(
         "precision",
         parents=[_study_options(dtype=False)],
@@ -272,3 +286,14 @@ def _names(text: str) -> Sequence[str]:
     if not names:
         raise argparse.ArgumentTypeError(f"must name at least one data set, got {text!r}")
     return list(dict.fromkeys(names))
+
+
+class _Several:
+    """Parses numbers between commas, each as `kind` does."""
+
+    def __init__(self, kind: Callable[[str], Any]) -> None:
+        self.kind = kind
+
+    def __call__(self, text: str) -> list[Any]:
+        """The numbers, or one line that says what is allowed."""
+        return [self.kind(part.strip()) for part in text.split(",")]
