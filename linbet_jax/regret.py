@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 if TYPE_CHECKING:
     from linbet_jax.simulator import Result
@@ -191,30 +191,6 @@ def paired_difference(
     with np.errstate(invalid="ignore"):
         difference = a - b
     return summarize(difference, np.logical_or.reduce(words) if words else None, level=level)
-
-
-def clopper_pearson(successes: int, trials: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Exact two-sided confidence interval of a probability from independent trials (Clopper and Pearson 1934).
-
-    Args:
-        successes: trials that came out, 0 to `trials`.
-        trials: at least 1.
-        level: coverage of the interval, in (0, 1); each side errs with probability (1 - level) / 2 at most.
-
-    Returns:
-        The ends; 0 exactly when nothing came out, 1 exactly when everything did.
-
-    Raises:
-        ValueError: a count or level out of its range.
-    """
-    if not 0 <= successes <= trials or trials < 1:
-        raise ValueError(f"successes must lie in 0..trials and trials be at least 1, got {successes} of {trials}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    tail, failures = (1 - level) / 2, trials - successes
-    low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
-    high = float(betaincinv(successes + 1, failures, 1 - tail)) if failures else 1.0
-    return low, high
 
 
 def final_regret(result: Result, *, level: float = 0.95) -> Summary:

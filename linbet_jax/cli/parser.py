@@ -72,7 +72,7 @@ def _add_studies(experiments: Any) -> None:
         "coverage",
         parents=[_study_options()],
         help="how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
-        description="P(theta* in every confidence region) against radius_scale from 1 to 0.001, for every policy under\n"
+        description="P(theta* in every confidence region) against radius_scale from 1 to 0.001: every policy under\n"
         "t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs: for adaptive play, and for arms drawn in advance.\n"
         "--full: the paper's horizons, 1000 seeds, two more laws.",
     )
@@ -82,16 +82,25 @@ def _add_studies(experiments: Any) -> None:
         "lower-bound",
         parents=[_study_options()],
         help="every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
-        description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy with\n"
-        "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own upper\n"
-        "bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling error.\n"
-        "--full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
+        description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy,\n"
+        "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own\n"
+        "upper bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling\n"
+        "error. --full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
     )
     several = (("--d", "dims", _positive), ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)))
     for flag, field, kind in (*several, ("--T", "horizons", _pulls)):
         metavar = f"{flag[2:]},..."
         bound.add_argument(flag, dest=field, type=_Several(kind), metavar=metavar, help="only these, between commas")
     bound.set_defaults(module="study", experiment="lower_bound", own=("dims", "epsilons", "horizons"))
+    robustness = experiments.add_parser(
+        "robustness",
+        parents=[_study_options()],
+        help="regret when b, c or epsilon is told wrong, from 0.1 to 10 times the truth",
+        description="MENU, MoM, TOFU and CRT told a wrong moment bound or a wrong epsilon, on S1 and S3, with the\n"
+        "radii as published and with one tuned scale. --full: all four sets, more seeds.",
+    )
+    robustness.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default: the paper's)")
+    robustness.set_defaults(module="study", experiment="robustness", own=("horizon",))
     experiments.add_parser(
         "precision",
         parents=[_study_options(dtype=False)],

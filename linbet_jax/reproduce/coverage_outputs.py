@@ -12,7 +12,7 @@ from scipy.special import bdtr
 
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label, save_figure
-from linbet_jax.regret import clopper_pearson
+from linbet_jax.reproduce.intervals import share
 from linbet_jax.reproduce.tables import aligned_table, csv_text, markdown_table, number, span
 from linbet_jax.results import write_text
 
@@ -71,9 +71,10 @@ class Run:
         for scale, miss, ratio, health in zip(self.scales, self.first_miss, self.worst_ratio, self.health, strict=True):
             well = health == 0
             n, covered = int(well.sum()), int((miss[well] == 0).sum())
-            low, high = clopper_pearson(covered, n) if n else (float("nan"), float("nan"))
+            held = share(covered, n) if n else None
+            ends = (held.low, held.high) if held else (float("nan"), float("nan"))
             missed = miss[well & (miss > 0)]
-            found.append(Point(float(scale), n, well.size - n, covered, low, high, np.sort(ratio[well]), missed))
+            found.append(Point(float(scale), n, well.size - n, covered, *ends, np.sort(ratio[well]), missed))
         return found
 
 

@@ -92,10 +92,12 @@ class Report:
 
     def curves(self) -> list[list[Run]]:
         """Runs of one (d, epsilon, policy, scale), in order of T."""
-        found: dict[tuple[object, ...], list[Run]] = {}
+        found: dict[tuple[int, float, str, float], list[Run]] = {}
         for run in self.runs:
             found.setdefault((run.dim, run.epsilon, run.policy, run.radius_scale), []).append(run)
-        return [sorted(curve, key=lambda run: run.horizon) for curve in found.values()]
+        policies = list(COLORS)
+        ordered = sorted(found, key=lambda name: (name[0], name[1], policies.index(name[2]), -name[3]))
+        return [sorted(found[name], key=lambda run: run.horizon) for name in ordered]
 
 
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
@@ -137,9 +139,18 @@ def _legend(report: Report) -> str:
     return (
         "exponent: slope of the log mean regret on log T, with a 95% bootstrap interval over seeds. bound: Theorem 1's "
         "1/(1+ε). own: of the policy's upper bound. The gap shrinks with T here, so that playing at random has the "
-        "exponent 1/(1+ε) too, and regret exactly 4 times the bound; playing the worst arm has 8 times. upper/largest: "
-        "the policy's upper bound at the last T over the regret of the worst arm; above 1 it promises nothing."
+        "exponent 1/(1+ε) too, and regret exactly 4 times the bound; playing the worst arm has 8 times. A payoff other "
+        "than 0 is rare: d 12^(-(1+ε)/ε) of them are expected in a whole run at most, whatever T "
+        f"({_seen(report)}), so that there is hardly anything to learn from. upper/largest: the policy's upper bound "
+        "at the last T over the regret of the worst arm; above 1 it promises nothing."
     )
+
+
+def _seen(report: Report) -> str:
+    """The most payoffs other than 0 that a run can expect: the best arm's, T d Delta Delta^(1/epsilon)."""
+    pairs = sorted({(run.dim, run.epsilon) for run in report.runs}, key=lambda pair: (pair[1], pair[0]))
+    shown = (f"{dim * 12 ** (-(1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}" for dim, epsilon in pairs)
+    return ", ".join(shown)
 
 
 def _ratio(run: Run) -> tuple[float, float, float]:
