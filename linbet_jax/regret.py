@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Summary",
-    "clopper_pearson",
     "final_payoff",
     "final_regret",
     "fitted_exponent",
