@@ -365,7 +365,7 @@ def test_where_the_arms_part(monkeypatch):
     assert (float(literal.regret.mean), float(literal.difference.mean)) == (20, pytest.approx(-1 / 3))
     assert small.agreeing.value == 1
     assert math.isnan(small.quantile(0.5))
-    assert not small.moved
+    assert small.chance == 1
     assert precision_outputs._cells(small)[4:8] == ["3/3 [0.29, 1.00]", "–", "–", "100.0%"]
 
 
@@ -379,27 +379,33 @@ def comparison(difference, *, policy="tofu", first=(5, 9, 7, 3), health=0):
 
 
 def test_rounding_is_no_difference_and_many_differences_are_advice():
-    assert not comparison([1e-4, 1.1e-4, 1e-4, 1e-4]).moved
-    assert comparison([5.0, 5.5, 5.2, 5.1]).moved
-    safe = precision_outputs.advice(
-        [comparison([-5.0, 5.5, 5.2, -5.1]), comparison([0.0] * 4, policy="mom", first=[0] * 4)]
+    # t = mean / (sd / 2) with 3 degrees of freedom, whose distribution has a closed form
+    def two_sided(t):
+        angle = math.atan(t / math.sqrt(3))
+        return 1 - 2 / math.pi * (angle + math.sin(angle) * math.cos(angle))
+
+    moved = comparison([5.0, 5.5, 5.2, 5.1])
+    assert moved.chance == pytest.approx(two_sided(5.2 / (np.std([5.0, 5.5, 5.2, 5.1], ddof=1) / 2)), rel=1e-6)
+    assert comparison([1e-4, 1.1e-4, 1e-4, 1e-4]).chance == 1
+    assert comparison([3.0] * 4).chance == 0
+    mild = comparison([0.5, 2.5, 2.2, 3.1])
+    assert 0.01 < mild.chance < 0.05
+    safe = precision_outputs.advice([mild, comparison([0.0] * 4, policy="mom", first=[0] * 4)])
+    assert safe[0] == (
+        "Mean final regret: of 2 paired differences float32 - float64, 1 have a 95% interval without 0 (0.1 expected "
+        "by chance), none after correction for the number of comparisons: float32 is safe for these statistics over seeds."
     )
-    assert safe[0].startswith(
-        "Mean final regret: 0 of 2 paired 95% intervals of float32 - float64 leave out 0 (0 expected"
+    assert safe[1:3] == [
+        "TOFU, replications that play the same arms throughout: 0 of 4 at T = 100; where they part, half do by pull 6.",
+        "MoM, replications that play the same arms throughout: 4 of 4 at T = 100.",
+    ]
+    risky = precision_outputs.advice([moved, mild, comparison([0.0] * 4, health=7)])
+    assert "2 have a 95% interval without 0" in risky[0]
+    assert (
+        "1 also after correction for the number of comparisons (S3 TOFU ×1 T=100: 5.2 [4.86, 5.54] of 1,000)"
+        in risky[0]
     )
-    assert "float32 is safe for statistics over seeds" in safe[0]
-    assert safe[1] == (
-        "TOFU, arm by arm: 0 of 4 replications play the same arms throughout; where they part, half do by pull 6: "
-        "float32 is not safe for arms and curves of one seed."
-    )
-    assert safe[2].startswith(
-        "MoM, arm by arm: 4 of 4 replications play the same arms throughout: float32 is nearly safe"
-    )
-    moved = precision_outputs.advice([comparison([5.0, 5.5, 5.2, 5.1])] * 3 + [comparison([0.0] * 4, health=7)])
-    assert "3 of 4" in moved[0]
-    assert "use float64 where these differences matter" in moved[0]
-    assert moved[1].startswith("They are: S3 TOFU ×1 T=100 5.2 [")
-    assert moved[-1] == "Replications that met a non-finite number in either type: 1."
+    assert risky[-1] == "Replications that met a non-finite number in either type: 1."
 
 
 def test_the_share_still_in_agreement_is_a_step_function():

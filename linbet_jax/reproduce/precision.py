@@ -6,12 +6,15 @@ rounding. From there on they are two runs of the same policy that saw the same n
 
 When float32 is safe (`linbet reproduce precision` measures it):
 
-- for statistics over seeds, regret and payoff at the horizon and along the way: the differences are those of two
+- for statistics over seeds while a policy explores, as it does at the papers' radii: the differences are those of two
   equally good runs, and average out;
-- arm by arm, for the policies that decide once an epoch (MENU, MoM), except for a few seeds with a near tie;
+- not, over long horizons, for statistics of a policy that has settled on an arm (a small radius_scale): its sums of
+  payoffs times features grow with t, float32 rounds every addition to them, and V^-1 magnifies what is lost in the
+  directions that are hardly played any more, so that it plays other arms now and then. TOFU on S1 at T = 10^5 loses
+  a good part of its regret that way; use float64 there;
 - not for arms or curves of one seed under a policy that decides at every pull (TOFU, CRT, OFUL): within a few hundred
-  pulls nearly every seed plays other arms than in float64. Use float64 to replay, to compare with another program, or
-  to pair runs seed by seed.
+  pulls nearly every seed plays other arms than in float64. MENU and MoM, which decide once an epoch, mostly agree at
+  T = 10^4 and less at 10^5. Use float64 to replay, to compare with another program, or to pair runs seed by seed.
 """
 
 from __future__ import annotations

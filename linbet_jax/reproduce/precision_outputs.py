@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
+from scipy.special import stdtr
 
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label, save_figure
 from linbet_jax.regret import Summary, paired_difference, summarize
@@ -20,7 +20,8 @@ from linbet_jax.results import write_text
 
 __all__ = ["Comparison", "advice", "comparisons", "text", "write"]
 
-_CHANCE = 0.05  # of a 95% interval to miss
+_LEVEL = 0.05
+_ROUNDING = 1e-6  # relative, of a float32 sum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +76,17 @@ class Comparison:
         return float(np.quantile(parted, probability)) if parted.size else float("nan")
 
     @property
-    def moved(self) -> bool:
-        """Whether the interval of the difference leaves out 0; a difference within float32's rounding is none."""
+    def chance(self) -> float:
+        """Two-sided probability, by Student's t, of a mean difference as large as this if there were none.
+
+        A mean difference within float32's rounding of a sum is none: 1. NaN for fewer than two seeds.
+        """
         if not self.difference.has_band:
-            return False
-        rounding = 1e-6 * abs(float(self.regret.mean))
-        return bool(float(self.difference.low) > rounding or float(self.difference.high) < -rounding)
+            return float("nan")
+        mean, error = abs(float(self.difference.mean)), float(self.difference.standard_error)
+        if mean <= _ROUNDING * abs(float(self.regret.mean)):
+            return 1.0
+        return float(2 * stdtr(self.difference.n - 1, -mean / error)) if error > 0 else 0.0
 
 
 def comparisons(
@@ -105,35 +111,31 @@ def comparisons(
 
 def advice(found: Sequence[Comparison]) -> list[str]:
     """What the numbers say about when float32 is safe, in sentences."""
-    with_band = [c for c in found if c.difference.has_band]
-    moved = [c for c in with_band if c.moved]
-    # Whether so many of the intervals would miss 0 by chance alone; policies share their noise, so this is a guide.
-    tail = float(bdtrc(len(moved) - 1, len(with_band), _CHANCE)) if moved else 1.0
-    mean_verdict = (
-        "no more than chance explains: float32 is safe for statistics over seeds"
-        if tail > 0.01
-        else "more than chance explains: use float64 where these differences matter"
-    )
-    sizes = [abs(float(c.difference.mean)) / float(c.regret.mean) for c in with_band if float(c.regret.mean) > 0]
-    typical = (
-        f"; half of the mean differences are below {100 * float(np.median(sizes)):.2g}% of the regret" if sizes else ""
+    compared = [c for c in found if c.difference.has_band]
+    by_chance = [c for c in compared if c.chance < _LEVEL]
+    # Bonferroni: over all comparisons together, a policy without any difference is named with probability 5% at most.
+    moved = [c for c in by_chance if c.chance < _LEVEL / len(compared)]
+    named = "; ".join(f"{_name(c)}: {number(c.difference.mean)} {interval(c.difference)} of {_mean(c)}" for c in moved)
+    verdict = (
+        f"{len(moved)} also after correction for the number of comparisons ({named}): use float64 there"
+        if moved
+        else "none after correction for the number of comparisons: float32 is safe for these statistics over seeds"
     )
     sentences = [
-        f"Mean final regret: {len(moved)} of {len(with_band)} paired 95% intervals of float32 - float64 leave out 0 "
-        f"({_CHANCE * len(with_band):.0f} expected by chance), {mean_verdict}{typical}.",
+        f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
+        f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    if moved:
-        named = ", ".join(f"{_name(c)} {number(c.difference.mean)} {interval(c.difference)}" for c in moved)
-        sentences.append(f"They are: {named}.")
     for policy in dict.fromkeys(c.policy for c in found):
-        own = [c for c in found if c.policy == policy]
-        together = share(sum(c.agreeing.count for c in own), sum(c.agreeing.total for c in own))
-        parted = np.concatenate([c.first[c.first > 0] for c in own])
+        shares = []
+        for horizon in dict.fromkeys(c.horizon for c in found):
+            own = [c for c in found if (c.policy, c.horizon) == (policy, horizon)]
+            if own:
+                count, total = (sum(getattr(c.agreeing, field) for c in own) for field in ("count", "total"))
+                shares.append(f"{count} of {total} at T = {horizon:,}")
+        parted = np.concatenate([c.first[c.first > 0] for c in found if c.policy == policy])
         when = f"; where they part, half do by pull {np.median(parted):,.0f}" if parted.size else ""
-        safe = "nearly safe" if together.value >= 0.9 else "not safe"
         sentences.append(
-            f"{policy_label(policy)}, arm by arm: {together.count} of {together.total} replications play the same arms "
-            f"throughout{when}: float32 is {safe} for arms and curves of one seed."
+            f"{policy_label(policy)}, replications that play the same arms throughout: {', '.join(shares)}{when}."
         )
     sick = sum(c.unhealthy for c in found)
     sentences.append(f"Replications that met a non-finite number in either type: {sick}.")
@@ -264,3 +266,7 @@ def _pull(value: float) -> str:
 
 def _name(c: Comparison) -> str:
     return f"{c.set_name} {policy_label(c.policy)} ×{c.radius_scale:g} T={c.horizon}"
+
+
+def _mean(c: Comparison) -> str:
+    return number(c.regret.mean)
