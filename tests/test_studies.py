@@ -393,7 +393,8 @@ def test_rounding_is_no_difference_and_many_differences_are_advice():
     safe = precision_outputs.advice([mild, comparison([0.0] * 4, policy="mom", first=[0] * 4)])
     assert safe[0] == (
         "Mean final regret: of 2 paired differences float32 - float64, 1 have a 95% interval without 0 (0.1 expected "
-        "by chance), none after correction for the number of comparisons: float32 is safe for these statistics over seeds."
+        "by chance), none after correction for the number of comparisons: float32 is safe for these statistics over "
+        "seeds."
     )
     assert safe[1:3] == [
         "TOFU, replications that play the same arms throughout: 0 of 4 at T = 100; where they part, half do by pull 6.",
