@@ -20,27 +20,35 @@ if TYPE_CHECKING:
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
-    from linbet_jax.simulator import Result, Trace, simulate, simulate_grid
+    from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
+    from linbet_jax.tuning import Tuning, TuningCurve, tune
 
 _MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "theory")
 _NAMES = {
+    "Coverage": "linbet_jax.simulator",
     "FixedSet": "linbet_jax.policy",
     "LinearBandit": "linbet_jax.bandit",
     "Policy": "linbet_jax.policy",
     "Result": "linbet_jax.simulator",
     "Trace": "linbet_jax.simulator",
+    "Tuning": "linbet_jax.tuning",
+    "TuningCurve": "linbet_jax.tuning",
     "dataset": "linbet_jax.datasets",
     "make_policy": "linbet_jax.policies",
     "simulate": "linbet_jax.simulator",
     "simulate_grid": "linbet_jax.simulator",
+    "tune": "linbet_jax.tuning",
 }
 
 __all__ = [
+    "Coverage",
     "FixedSet",
     "LinearBandit",
     "Policy",
     "Result",
     "Trace",
+    "Tuning",
+    "TuningCurve",
     "__version__",
     "dataset",
     "datasets",
@@ -53,6 +61,7 @@ __all__ = [
     "simulate",
     "simulate_grid",
     "theory",
+    "tune",
 ]
 
 

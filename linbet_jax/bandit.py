@@ -235,6 +235,8 @@ class LinearBandit:
 
         Args:
             generator: `generator(key) -> (arms [K, d], theta_star [d])`, pure, traceable; the key is the replication's.
+                The numbers of a `jax.tree_util.Partial(function, *numbers)`, which is called with them before the key,
+                are traced: bandits that differ in them alone share a compilation.
             noise: the payoff law; the generator must keep every arm's mean in its `mean_range`.
             epsilon: as for fixed arms.
             best_mean: the best arm's mean, if all instances share it; the moments are then the largest over all allowed

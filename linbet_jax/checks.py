@@ -147,10 +147,11 @@ def check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int
         raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
 
 
-def _optional_parts(policy: Policy, params: Any, state: Any) -> list[tuple[str, Any, tuple[Any, ...]]]:
+def _optional_parts(policy: Policy, params: Any, state: Any, point: Any) -> list[tuple[str, Any, tuple[Any, ...]]]:
     """The optional functions that a policy has, with arguments to trace them on."""
     parts = [
         ("estimate", policy.estimate, (state, params)),
+        ("region", policy.region, (state, point, params)),
         ("refresh", policy.refresh, (state, params)),
         ("overflowed", policy.overflowed, (state,)),
         ("finite", policy.finite, (state,)),
@@ -171,7 +172,8 @@ def check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim
         index = jax.eval_shape(policy.select, key, state, arms, params)
         after = jax.eval_shape(policy.update, state, feature, payoffs, params)
         results = {
-            name: jax.eval_shape(form, *arguments) for name, form, arguments in _optional_parts(policy, params, state)
+            name: jax.eval_shape(form, *arguments)
+            for name, form, arguments in _optional_parts(policy, params, state, feature)
         }
     except Exception as error:  # whatever a user's function raises while it is traced
         reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -188,6 +190,10 @@ def check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim
         )
     if "refresh" in results:
         _same_state(policy.name, "refresh", state, results["refresh"])
+    if "region" in results:
+        pair = [getattr(part, "shape", None) for part in jax.tree.leaves(results["region"])]
+        if pair != [(), ()]:
+            raise ValueError(f"policy {policy.name}: region must return a distance and a radius, not shapes {pair}")
     for name, shape in (("estimate", (dim,)), ("overflowed", ()), ("finite", ())):
         found = getattr(results.get(name), "shape", None)
         if name in results and found != shape:

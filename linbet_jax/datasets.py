@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -267,9 +267,13 @@ def _cube(dim: int) -> npt.NDArray[np.float64]:
 
 @functools.cache
 def _vertices(dim: int, gap: float) -> Generator:
-    """The traced version, with a fresh theta_star."""
+    """The traced version, with a fresh theta_star; all gaps share one compilation."""
+    return jax.tree_util.Partial(_vertices_scaled(dim), gap)
 
-    def generator(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+
+@functools.cache
+def _vertices_scaled(dim: int) -> Callable[[Any, jax.Array], tuple[jax.Array, jax.Array]]:
+    def generator(gap: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         dtype = float_dtype()
         words = jax.random.bits(key, (dim // 2,), jnp.uint32)
         return jnp.asarray(_cube(dim), dtype), (_pairs(words >> 31 == 1, dim, jnp) * gap).astype(dtype)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -24,7 +24,22 @@ from numpy.typing import ArrayLike, NDArray
 from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.results import replacing
 
-__all__ = ["COLORS", "Curve", "Panel", "growth_figure", "panel_figure", "policy_label", "save_figure"]
+if TYPE_CHECKING:
+    from linbet_jax.tuning import TuningCurve
+
+__all__ = [
+    "COLORS",
+    "Chart",
+    "Curve",
+    "Panel",
+    "Series",
+    "chart_figure",
+    "growth_figure",
+    "panel_figure",
+    "policy_label",
+    "save_figure",
+    "tuning_figure",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -75,6 +90,7 @@ _BARS = 6  # error bars per curve
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
+_LABEL_SIZE = 9.2  # points, of the names at the curves' ends
 # Inches: a panel, the space between panels, and what the outermost panels leave for labels.
 _PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
@@ -171,33 +187,7 @@ def panel_figure(
         raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
     columns = widths.pop()
     with _style():
-        width = _LEFT + _RIGHT + columns * _PANEL_WIDTH + (columns - 1) * _BETWEEN_COLUMNS
-        panels_height = len(rows) * _PANEL_HEIGHT + (len(rows) - 1) * _BETWEEN_ROWS
-        figure = Figure(figsize=(width, panels_height))
-        FigureCanvasAgg(figure)
-        above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
-        below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
-        for text in (above, below):
-            _wrap(text, width - 2 * _EDGE)
-        top = _TOP + (0.05 + _inches(above)[1] if title else 0)
-        bottom = _BOTTOM + (0.08 + _inches(below)[1] if note else 0)
-        height = top + panels_height + bottom
-        figure.set_size_inches(width, height)
-        above.set_position((_EDGE / width, 1 - 0.1 / height))
-        below.set_position((_EDGE / width, 0.06 / height))
-        axes = figure.subplots(
-            len(rows),
-            columns,
-            squeeze=False,
-            gridspec_kw={
-                "left": _LEFT / width,
-                "right": 1 - _RIGHT / width,
-                "top": 1 - top / height,
-                "bottom": bottom / height,
-                "wspace": _BETWEEN_COLUMNS / _PANEL_WIDTH,
-                "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
-            },
-        )
+        figure, axes = _grid(len(rows), columns, title, note)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -206,6 +196,165 @@ def panel_figure(
         for ax in axes[-1]:
             ax.set_xlabel("pulls")
     return figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """One measured curve of a chart: points, joined, each with its interval where there is one.
+
+    Attributes:
+        label: at the curve's right end; empty for none.
+        color: of everything drawn.
+        x: `[n]`, increasing.
+        y: `[n]`; what is not finite, or not positive on a log axis, is left out.
+        low: `[n]` lower ends of intervals, or None.
+        high: `[n]` upper ends, or None.
+        band: draw the intervals as a band instead of bars.
+        line: matplotlib's line style; "" for points alone.
+        marker: matplotlib's marker; "" for a line alone.
+    """
+
+    label: str
+    color: str
+    x: ArrayLike
+    y: ArrayLike
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+    band: bool = False
+    line: str = "-"
+    marker: str = "o"
+
+
+@dataclasses.dataclass(frozen=True)
+class Chart:
+    """One set of axes for any two quantities.
+
+    Attributes:
+        title: above the axes.
+        x_label: horizontal axis, with its unit.
+        y_label: vertical axis, with its unit.
+        series: drawn in this order.
+        log: (horizontal, vertical) axis logarithmic.
+        limits: ends of the vertical axis, or None to fit the data.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    log: tuple[bool, bool] = (True, True)
+    limits: tuple[float, float] | None = None
+
+
+def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str = "") -> Figure:
+    """A grid of charts, curves labelled at their ends.
+
+    Args:
+        rows: equally many charts each.
+        title: above everything, wrapped like the note.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own.
+
+    Raises:
+        ValueError: no charts, or rows of different lengths.
+    """
+    widths = {len(charts) for charts in rows}
+    if len(widths) != 1 or 0 in widths:
+        raise ValueError(f"rows must hold equally many charts, one at least, got {[len(r) for r in rows]}")
+    with _style():
+        room = _label_room([series.label for charts in rows for chart in charts for series in chart.series])
+        figure, axes = _grid(len(rows), widths.pop(), title, note, room)
+        for line, charts in zip(axes, rows, strict=True):
+            for ax, chart in zip(line, charts, strict=True):
+                _draw_chart(ax, chart)
+    return figure
+
+
+def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str = "") -> Figure:
+    """Final regret on tuning replications against `radius_scale`, one chart for each bandit.
+
+    The criterion is drawn; a mean has its 95% interval, clipped at 0. A diamond marks the chosen scale, which is named
+    at the curve's end, with "edge" where it is an end of the grid.
+
+    Args:
+        curves: of `tune`.
+        title: above everything.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own.
+
+    Raises:
+        ValueError: no curves.
+    """
+    charts: dict[str, list[Series]] = {}
+    horizons: dict[str, int] = {}
+    judged: set[str] = set()
+    for curve in curves:
+        name = curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
+        judged.add(name)
+        horizons[curve.bandit] = curve.horizon
+        color = COLORS.get(curve.policy.split()[0], OTHER_COLOR)
+        order = np.argsort(curve.grid)
+        scales, values = np.asarray(curve.grid)[order], curve.values[order]
+        ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
+        low, high = (np.maximum(ends[0], 0), ends[1]) if name == "mean" else (None, None)
+        label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
+        chosen = scales == curve.chosen
+        charts.setdefault(curve.bandit, []).extend(
+            [
+                Series(label, color, scales, values, low, high, band=True, marker="."),
+                Series("", color, scales[chosen], values[chosen], line="", marker="D"),
+            ]
+        )
+    row = [
+        Chart(
+            f"{bandit}, T={horizons[bandit]:,}",
+            "radius_scale",
+            f"{' and '.join(sorted(judged))} regret",
+            series,
+            (True, False),
+        )
+        for bandit, series in charts.items()
+    ]
+    return chart_figure([row], title=title, note=note)
+
+
+def _draw_chart(ax: Axes, chart: Chart) -> None:
+    """Axes, curves, intervals and labels of one chart."""
+    for axis, log in zip((ax.set_xscale, ax.set_yscale), chart.log, strict=True):
+        axis("log" if log else "linear")
+    ends: list[tuple[float, str, str, bool]] = []
+    for series in chart.series:
+        x, y = np.asarray(series.x, dtype=np.float64), np.asarray(series.y, dtype=np.float64)
+        shown = np.isfinite(x) & np.isfinite(y)
+        for values, log in zip((x, y), chart.log, strict=True):
+            shown &= (values > 0) if log else True
+        if not shown.any():
+            continue
+        x, y = x[shown], y[shown]
+        style: Any = {"color": series.color, "linewidth": 1.3}
+        ax.plot(x, y, linestyle=series.line or "none", marker=series.marker, markersize=3.2, **style)
+        if series.low is not None and series.high is not None:
+            low, high = (np.asarray(v, dtype=np.float64)[shown] for v in (series.low, series.high))
+            if chart.log[1]:
+                low = np.where(low > 0, low, 0.02 * y)  # an interval that reaches 0 leaves the axis
+            if series.band:
+                ax.fill_between(x, low, high, color=series.color, alpha=0.16, linewidth=0)
+            else:
+                whiskers = np.maximum(np.nan_to_num(np.stack([y - low, high - y])), 0)
+                ax.errorbar(x, y, yerr=whiskers, fmt="none", ecolor=series.color, elinewidth=0.9, capsize=1.8)
+        if series.label:
+            ends.append((float(y[-1]), series.label, series.color, False))
+    ax.margins(x=0.04)
+    if chart.limits is not None:
+        ax.set_ylim(*chart.limits)
+    ax.set_title(chart.title, loc="left", pad=5)
+    ax.set_xlabel(chart.x_label)
+    ax.set_ylabel(chart.y_label)
+    _label_ends(ax, ends)
 
 
 def growth_figure(
@@ -247,6 +396,54 @@ def growth_figure(
         ax.set_title(title, loc="left")
         _label_ends(ax, ends, lines=2)
     return figure
+
+
+def _label_room(labels: Sequence[str]) -> float:
+    """Inches that the widest label at a curve's end takes, with its line to the curve."""
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    text = figure.text(0, 0, "", fontsize=_LABEL_SIZE)
+    widest = 0.0
+    for label in labels:
+        text.set_text(label)
+        widest = max(widest, _inches(text)[0])
+    return 0.08 * _PANEL_WIDTH + 0.1 + widest
+
+
+def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> tuple[Figure, Any]:
+    """A figure with rows x columns axes of one size, below a title and above a note, both wrapped to its width.
+
+    To the right of all axes there are `room` inches for labels, more where the usual space is more.
+    """
+    right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
+    width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
+    panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
+    figure = Figure(figsize=(width, panels_height))
+    FigureCanvasAgg(figure)
+    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
+    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
+    for text in (above, below):
+        _wrap(text, width - 2 * _EDGE)
+    top = _TOP + (0.05 + _inches(above)[1] if title else 0)
+    bottom = _BOTTOM + (0.08 + _inches(below)[1] if note else 0)
+    height = top + panels_height + bottom
+    figure.set_size_inches(width, height)
+    above.set_position((_EDGE / width, 1 - 0.1 / height))
+    below.set_position((_EDGE / width, 0.06 / height))
+    axes = figure.subplots(
+        rows,
+        columns,
+        squeeze=False,
+        gridspec_kw={
+            "left": _LEFT / width,
+            "right": 1 - right / width,
+            "top": 1 - top / height,
+            "bottom": bottom / height,
+            "wspace": between / _PANEL_WIDTH,
+            "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
+        },
+    )
+    return figure, axes
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -451,7 +648,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
             textcoords="axes fraction",
             ha="left",
             va="center",
-            fontsize=9.2,
+            fontsize=_LABEL_SIZE,
             color=color,
             fontweight="bold" if bold else "normal",
             annotation_clip=False,

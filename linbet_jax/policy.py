@@ -30,6 +30,7 @@ class FixedSet(NamedTuple):
             after ``init``, ``refresh`` and a handover: together they may do in one pass what ``update`` does in two.
             After each of them the state must serve every function here.
         estimate: ``(state, arms, params) -> [d]``.
+        region: ``(state, arms, point [d], params) -> (distance [], radius [])``, as in :class:`Policy`.
         refresh: ``(state, arms, params) -> state`` recomputes what rank-one updates drift in; None when nothing does.
         overflowed: ``(state) -> [] bool``, as in :class:`Policy`.
         finite: ``(state) -> [] bool``, as in :class:`Policy`.
@@ -39,6 +40,7 @@ class FixedSet(NamedTuple):
     select: Callable[[jax.Array, State, jax.Array, Params], jax.Array]
     update: Callable[[State, jax.Array, jax.Array, jax.Array, Params], State]
     estimate: Callable[[State, jax.Array, Params], jax.Array]
+    region: Callable[[State, jax.Array, jax.Array, Params], tuple[jax.Array, jax.Array]] | None = None
     refresh: Callable[[State, jax.Array, Params], State] | None = None
     overflowed: Callable[[State], jax.Array] | None = None
     finite: Callable[[State], jax.Array] | None = None
@@ -74,6 +76,9 @@ class Policy(NamedTuple):
         pulls_per_epoch: how often the chosen arm is pulled before ``update`` (1; k for MENU; r for MoM). Pulls left
             over after the last whole epoch play the arm that ``select`` chooses then, and update nothing.
         estimate: ``(state, params) -> [d]``, the centre of the confidence region; None when there is none.
+        region: ``(state, point [d], params) -> (distance [], radius [])``: how far a point lies from the centre of the
+            confidence region, in the region's own norm, and the region's radius. ``simulate(..., coverage=True)`` asks
+            it about theta*; nothing that the policy does depends on the answer. None when there is no region.
         refresh: ``(state, params) -> state``, called every few hundred pulls to recompute what rank-one updates drift
             in; None when nothing does. Whoever steps a policy by hand should call it as often.
         overflowed: ``(state) -> [] bool``: a fixed capacity was exceeded and the replication must be repeated with
@@ -95,6 +100,7 @@ class Policy(NamedTuple):
     update: Callable[[State, jax.Array, jax.Array, Params], State]
     pulls_per_epoch: int = 1
     estimate: Callable[[State, Params], jax.Array] | None = None
+    region: Callable[[State, jax.Array, Params], tuple[jax.Array, jax.Array]] | None = None
     refresh: Callable[[State, Params], State] | None = None
     overflowed: Callable[[State], jax.Array] | None = None
     enlarge: Callable[[], Policy] | None = None

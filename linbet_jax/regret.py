@@ -19,7 +19,14 @@ from scipy.special import stdtrit
 if TYPE_CHECKING:
     from linbet_jax.simulator import Result
 
-__all__ = ["Summary", "final_payoff", "final_regret", "fitted_exponent", "paired_difference", "summarize"]
+__all__ = [
+    "Summary",
+    "final_payoff",
+    "final_regret",
+    "fitted_exponent",
+    "paired_difference",
+    "summarize",
+]
 
 FloatArray = NDArray[np.float64]
 

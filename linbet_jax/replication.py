@@ -34,6 +34,7 @@ class Plan(NamedTuple):
     refresh_stride: int  # stretches between refreshes
     static_law: Any  # a law that is no pytree of numbers; None when the world carries it
     trace_pulls: int  # T when tracing, else 0
+    coverage: bool  # whether to watch the confidence region
     dtype: str
 
 
@@ -45,6 +46,7 @@ class World(NamedTuple):
     theta_star: Any
     means: Any
     gaps: Any  # best mean minus mean, subtracted in float64
+    instance: Any = ()  # numbers that the generator of fresh instances takes before the key
 
 
 class _Carry(NamedTuple):
@@ -55,15 +57,17 @@ class _Carry(NamedTuple):
     regrets: jax.Array  # [E, r] after every pull of this stretch, like payoff_sums
     payoff_sums: jax.Array
     traced: Any  # arms [E] and payoffs [E, r] of this stretch when tracing, else None
+    coverage: Any  # (first miss [] int32, worst ratio []), or None
 
 
 def _environment(
     plan: Plan, seed_key: jax.Array, params: Any, world: World
-) -> tuple[Any, Any, Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]]:
+) -> tuple[Any, Any, Any, Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]]:
     """What this replication plays.
 
     Returns:
-        Fixed arms [K, d] or None, the parameters, and a function of the pull: arms [K, d], means [K], gaps [K].
+        Fixed arms [K, d] or None, theta* [d], the parameters, and a function of the pull: arms [K, d], means [K],
+        gaps [K].
     """
     dtype = jnp.dtype(plan.dtype)
     arms, theta_star, means, gaps = world.arms, world.theta_star, world.means, world.gaps
@@ -75,14 +79,14 @@ def _environment(
             values = dot(current, theta_star)
             return current, values, jnp.max(values) - values
 
-        return None, params, changing_set
+        return None, theta_star, params, changing_set
     if plan.generator is not None:
-        arms, theta_star = plan.generator(jax.random.fold_in(seed_key, 3))
+        arms, theta_star = plan.generator(*world.instance, jax.random.fold_in(seed_key, 3))
         arms, theta_star = arms.astype(dtype), theta_star.astype(dtype)
         means = dot(arms, theta_star)
         gaps = jnp.max(means) - means
         params = _localise(params, theta_star)
-    return arms, params, lambda pull: (arms, means, gaps)
+    return arms, theta_star, params, lambda pull: (arms, means, gaps)
 
 
 def replicate(
@@ -96,7 +100,7 @@ def replicate(
     seed_key = jax.random.fold_in(key, seed)
     noise_key, choice_key = jax.random.fold_in(seed_key, 0), jax.random.fold_in(seed_key, 1)
     dtype = jnp.dtype(plan.dtype)
-    arms, params, decision_set = _environment(plan, seed_key, params, world)
+    arms, theta_star, params, decision_set = _environment(plan, seed_key, params, world)
     num_epochs = horizon // pulls
     draw = _variates(law, noise_key, dtype)
     zero_int = jnp.zeros((), jnp.int32)
@@ -121,6 +125,17 @@ def replicate(
         else:  # pulls left over after the last whole epoch update nothing
             state = jax.lax.cond(number < num_epochs, updated, lambda state: state, carry.state)
 
+        coverage = carry.coverage
+        if plan.coverage:
+            region = player.region
+            assert region is not None
+
+            def watched(seen: Any) -> Any:
+                distance, radius = region(state, current, theta_star, params)
+                return _covered(seen, distance, radius, pull + pulls - 1)
+
+            coverage = jax.lax.cond(number < num_epochs, watched, lambda seen: seen, coverage)
+
         offsets = jnp.arange(pulls)
         in_time = pull + offsets <= horizon
         bad_payoff = ~jnp.isfinite(payoffs) & in_time
@@ -143,6 +158,7 @@ def replicate(
             regrets=carry.regrets.at[j].set(carry.regret[0] + (carry.regret[1] + regrets)),
             payoff_sums=carry.payoff_sums.at[j].set(carry.payoff[0] + (carry.payoff[1] + payoff_sums)),
             traced=traced,
+            coverage=coverage,
         )
 
     def stretch(i: jax.Array, carry: dict[str, Any], player: _Player) -> dict[str, Any]:
@@ -152,7 +168,7 @@ def replicate(
         nothing = jnp.zeros((length, pulls), dtype)
         traced = (jnp.zeros(length, jnp.int32), nothing) if plan.trace_pulls else None
         sums = carry["regret_sum"], carry["payoff_sum"]
-        inner = _Carry(carry["state"], carry["health"], *sums, nothing, nothing, traced)
+        inner = _Carry(carry["state"], carry["health"], *sums, nothing, nothing, traced, carry.get("coverage"))
         run = functools.partial(epoch, player=player, variates=variates, first_epoch=i * length)
         turns = len(player.updates)
 
@@ -194,6 +210,8 @@ def replicate(
             out[field + "_sum"] = total
             overflowed = ~jnp.isfinite(total[0]) & (out["health"] == 0)
             out["health"] = jnp.where(overflowed, jnp.minimum(before + width, horizon), out["health"]).astype(jnp.int32)
+        if plan.coverage:
+            out["coverage"] = inner.coverage
         if plan.trace_pulls:
             flat = jnp.repeat(inner.traced[0], pulls), inner.traced[1].reshape(-1)
             for field, values in zip(("trace_arms", "trace_payoffs"), flat, strict=True):
@@ -212,6 +230,8 @@ def replicate(
         "regret_sum": (zero, zero),
         "payoff_sum": (zero, zero),
     }
+    if plan.coverage:
+        carry["coverage"] = jnp.zeros((), jnp.int32), zero
     if plan.trace_pulls:
         padded = -(-plan.trace_pulls // width) * width
         carry["trace_arms"] = jnp.zeros(padded, jnp.int32)
@@ -229,6 +249,8 @@ def replicate(
     out["overflow"] = jnp.zeros((), bool) if main.overflowed is None else main.overflowed(state)
     if main.estimate is not None:
         out["estimate"] = main.estimate(state, arms, params)
+    if plan.coverage:
+        out["first_miss"], out["worst_ratio"] = carry["coverage"]
     if plan.trace_pulls:
         for field in ("trace_arms", "trace_payoffs"):
             out[field] = carry[field][: plan.trace_pulls]
@@ -249,6 +271,7 @@ class _Player(NamedTuple):
     select: Callable[..., Any]  # (key, state, arms, params)
     updates: tuple[Callable[..., Any], ...]  # each (state, arms, index, payoffs, params); used in turn, one or two
     estimate: Callable[..., Any] | None  # (state, arms, params)
+    region: Callable[..., Any] | None  # (state, arms, point, params)
     refresh: Callable[..., Any] | None  # (state, arms, params)
     overflowed: Callable[..., Any] | None
     finite: Callable[..., Any]
@@ -262,16 +285,18 @@ def _player(policy: Policy, changing: bool) -> _Player:
             select=fixed.select,
             updates=fixed.in_turn or (fixed.update,),
             estimate=fixed.estimate,
+            region=fixed.region,
             refresh=fixed.refresh,
             overflowed=fixed.overflowed,
             finite=fixed.finite or _all_finite,
         )
-    estimate, refresh = policy.estimate, policy.refresh
+    estimate, region, refresh = policy.estimate, policy.region, policy.refresh
     return _Player(
         init=lambda arms, params: policy.init(params),
         select=policy.select,
         updates=(lambda state, arms, index, payoffs, params: policy.update(state, arms[index], payoffs, params),),
         estimate=None if estimate is None else lambda state, arms, params: estimate(state, params),
+        region=None if region is None else lambda state, arms, point, params: region(state, point, params),
         refresh=None if refresh is None else lambda state, arms, params: refresh(state, params),
         overflowed=policy.overflowed,
         finite=policy.finite or _all_finite,
@@ -283,6 +308,14 @@ def _outside(law: Any, mean: jax.Array) -> jax.Array:
     low, high = law.mean_range
     slack = 1e-5 * jnp.abs(mean)
     return (mean < low - slack) | (mean > high + slack)
+
+
+def _covered(seen: tuple[jax.Array, jax.Array], distance: jax.Array, radius: jax.Array, pull: jax.Array) -> Any:
+    """First miss and worst ratio with one more update seen; a radius of 0 is missed by an infinite ratio, or met."""
+    first_miss, worst = seen
+    missed = (first_miss == 0) & (distance > radius)
+    ratio = distance / jnp.where(distance > 0, radius, 1)
+    return jnp.where(missed, pull, first_miss).astype(jnp.int32), jnp.maximum(worst, ratio)
 
 
 def _localise(params: Any, theta_star: jax.Array) -> Any:

@@ -52,6 +52,25 @@ class Trace:
 
 
 @dataclasses.dataclass(frozen=True)
+class Coverage:
+    """Whether the policy's confidence region held theta*, after each of its updates, for each seed.
+
+    Attributes:
+        first_miss: [S] int64; 0 when ||theta_t - theta*||_V <= beta_t at every update, else the first pull at whose
+            update it was not. The region before the first payoff, which is the ball of radius S, does not count.
+        worst_ratio: [S], the largest ||theta_t - theta*||_V / beta_t over the updates, beta_t with its radius_scale.
+    """
+
+    first_miss: npt.NDArray[np.int64]
+    worst_ratio: npt.NDArray[np.floating[Any]]
+
+    @property
+    def covered(self) -> npt.NDArray[np.bool_]:
+        """[S] whether the region held theta* at every update."""
+        return self.first_miss == 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Result:
     """What S replications of one policy with one setting gave.
 
@@ -74,6 +93,7 @@ class Result:
         reruns: replications that were repeated with a larger buffer.
         compile_seconds: spent compiling in this call (0 when everything was compiled before).
         run_seconds: spent running, compilation apart.
+        coverage: of theta* by the policy's confidence region, when asked for.
     """
 
     name: str
@@ -94,6 +114,7 @@ class Result:
     reruns: int
     compile_seconds: float
     run_seconds: float
+    coverage: Coverage | None = None
 
 
 # Launches
@@ -192,6 +213,7 @@ def simulate(
     num_records: int = 200,
     record_at: npt.ArrayLike | None = None,
     trace: bool = False,
+    coverage: bool = False,
     dtype: npt.DTypeLike | None = None,
     block_size: int | None = None,
     chunk_size: int | None = None,
@@ -211,6 +233,8 @@ def simulate(
         num_records: R, evenly spaced records (all pulls when R >= T).
         record_at: [R] pulls at which to record instead, increasing, in 1..T; T is added when missing.
         trace: also return every arm and payoff, [S, T] (memory grows with T).
+        coverage: also return whether the policy's confidence region held theta* (:class:`Coverage`). It changes no
+            choice; the policy must have a ``region``.
         dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
         block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), elsewhere the next power of two that
             holds the seeds of a device (4096 at most). It decides rounding, not results' meaning.
@@ -238,6 +262,7 @@ def simulate(
         num_records=num_records,
         record_at=record_at,
         trace=trace,
+        coverage=coverage,
         dtype=dtype,
         block_size=block_size,
         chunk_size=chunk_size,
@@ -258,6 +283,7 @@ def simulate_grid(
     num_records: int = 200,
     record_at: npt.ArrayLike | None = None,
     trace: bool = False,
+    coverage: bool = False,
     dtype: npt.DTypeLike | None = None,
     block_size: int | None = None,
     chunk_size: int | None = None,
@@ -277,6 +303,7 @@ def simulate_grid(
         num_records: R.
         record_at: [R].
         trace: also return arms and payoffs.
+        coverage: also return whether the regions held theta*.
         dtype: float32 or float64.
         block_size: seeds per block.
         chunk_size: replications per launch.
@@ -293,6 +320,8 @@ def simulate_grid(
         raise ValueError(f"policy={kind(policy)}: must be a linbet_jax.Policy, the first of what make_policy returns")
     if not isinstance(bandit, LinearBandit):
         raise ValueError(f"bandit={kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
+    if coverage and (policy.region is None or (policy.fixed is not None and policy.fixed.region is None)):
+        raise ValueError(f"coverage={coverage!r}: policy {policy.name} has no confidence region")
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
     horizon = whole_number("horizon", horizon, 1)
     most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
@@ -321,7 +350,8 @@ def simulate_grid(
     check_protocol(policy._replace(facts=(), notes=()), treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
     total = rows_seed.size
     law, static_law = _law(bandit.noise, dtype_name)
-    world = _world(bandit, law, dtype_name)
+    generator, numbers = _generator(bandit.generator, dtype_name)
+    world = _world(bandit, law, dtype_name)._replace(instance=numbers)
     outputs: dict[str, npt.NDArray[Any]] = {}
     pending = np.arange(total)
     clock = {"compile": 0.0, "run": 0.0}
@@ -334,12 +364,13 @@ def simulate_grid(
         plan = Plan(
             policy=playing._replace(facts=(), notes=(), enlarge=None),  # what does not decide the program
             sampler=bandit.sampler,
-            generator=bandit.generator,
+            generator=generator,
             epochs_per_stretch=length,
             whole=whole,
             refresh_stride=max(1, REFRESH // (length * current.pulls_per_epoch)),
             static_law=static_law,
             trace_pulls=horizon if trace else 0,
+            coverage=bool(coverage),
             dtype=dtype_name,
         )
         launch = _Launch(plan, device_list, block, treedef, tuple(leaf.varies for leaf in leaves))
@@ -379,6 +410,9 @@ def simulate_grid(
                 reruns=reruns,
                 compile_seconds=clock["compile"],
                 run_seconds=clock["run"],
+                coverage=Coverage(outputs["first_miss"][own].astype(np.int64), outputs["worst_ratio"][own])
+                if coverage
+                else None,
             )
         )
     return results
@@ -501,6 +535,13 @@ def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
     if not numeric:
         return None, noise
     return jax.tree.map(lambda leaf: np.clip(leaf, -huge, huge).astype(dtype_name), noise), None
+
+
+def _generator(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]:
+    """A generator of fresh instances as a function and traced numbers: one compile serves all the numbers."""
+    if not isinstance(generator, jax.tree_util.Partial) or generator.keywords:
+        return generator, ()
+    return generator.func, tuple(_cast(number, dtype_name) for number in generator.args)
 
 
 def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:

@@ -62,6 +62,62 @@ def initial_radius(*, ridge: Number, theta_norm: Number) -> Number:
     return _sqrt(ridge) * theta_norm
 
 
+def log_det_bound(pulls: Number, *, dim: int, ridge: Number, arm_norm: Number) -> Number:
+    """d ln(1 + n D^2 / (lambda d)) >= ln(det V_n / det(lambda I)) after n rank-one updates (determinant-trace)."""
+    return dim * _log(1 + pulls * arm_norm**2 / (ridge * dim))
+
+
+def optimism_regret_bound(
+    updates: Number,
+    *,
+    radius: Number,
+    dim: int,
+    ridge: Number,
+    arm_norm: Number,
+    mean_bound: Number,
+    pulls: Number = 1,
+) -> Number:
+    """2 r max(beta, L) sqrt(2 n d ln(1 + n D^2 / (lambda d))): what optimism costs while theta* lies in every region.
+
+    With n updates of r pulls each and radii that never exceed beta, an epoch costs at most 2 r max(beta, L)
+    min(1, ||x||) in the norm of V^-1, and sum min(1, ||x||^2) <= 2 ln(det V_n / det(lambda I)). Theorems 2 and 3 end
+    with this step; here it gives the bounds with constants that the other policies' papers do not print.
+
+    Args:
+        updates: n, epochs, or pulls for a policy that updates at every pull.
+        radius: beta, the largest radius (the last one, since radii grow).
+        dim: d.
+        ridge: lambda.
+        arm_norm: D.
+        mean_bound: L.
+        pulls: r, pulls per update.
+    """
+    numbers = (radius, mean_bound)
+    largest = max(numbers) if _is_host(*numbers) else _namespace(*numbers).maximum(radius, mean_bound)
+    widths = 2 * updates * log_det_bound(updates, dim=dim, ridge=ridge, arm_norm=arm_norm)
+    return 2 * pulls * largest * _sqrt(widths)
+
+
+def regret_exponent(policy: str, epsilon: Number) -> Number:
+    """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
+
+    1/(1+eps) for MENU, TOFU and the lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL,
+    whose noise must be sub-Gaussian.
+
+    Raises:
+        ValueError: a policy that has no bound.
+    """
+    if policy in ("menu", "tofu", "lower-bound"):
+        return 1 / (1 + epsilon)
+    if policy == "mom":
+        return (1 + 2 * epsilon) / (1 + 3 * epsilon)
+    if policy == "crt":
+        return 1 / 2 + 1 / (2 * (1 + epsilon))
+    if policy == "oful":
+        return 1 / 2 + 0 * epsilon
+    raise ValueError(f"policy={policy!r}: bounds are known of 'menu', 'tofu', 'mom', 'crt', 'oful' and 'lower-bound'")
+
+
 # MENU (Algorithm 1)
 
 
@@ -307,6 +363,44 @@ def mom_radius(
     raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
 
 
+def mom_regret_bound(
+    horizon: int,
+    *,
+    dim: int,
+    delta: float,
+    central_moment_bound: float,
+    epsilon: float,
+    ridge: float,
+    theta_norm: float,
+    arm_norm: float,
+    mean_bound: float,
+    radius: str = "valid",
+) -> float:
+    """`optimism_regret_bound` of MoM: n = m epochs of r pulls, and one more if pulls are left over; host numbers only.
+
+    Holds where all m regions do, with probability at least 1 - delta. Medina and Yang give the rate
+    T^{(1+2 eps)/(1+3 eps)}.
+    """
+    schedule = mom_schedule(horizon, delta=delta, epsilon=epsilon)
+    played = schedule.epochs + (horizon > schedule.epochs * schedule.pulls)
+    beta = mom_radius(
+        float(schedule.epochs),
+        epochs=schedule.epochs,
+        pulls=schedule.pulls,
+        block_pulls=schedule.block_pulls,
+        log_det_ratio=log_det_bound(schedule.epochs, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        delta=delta,
+        central_moment_bound=central_moment_bound,
+        epsilon=epsilon,
+        ridge=ridge,
+        theta_norm=theta_norm,
+        radius=radius,
+    )
+    return optimism_regret_bound(
+        played, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound, pulls=schedule.pulls
+    )
+
+
 # CRT (Medina and Yang 2016)
 
 
@@ -353,6 +447,36 @@ def crt_radius(
     raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
 
 
+def crt_regret_bound(
+    horizon: Number,
+    *,
+    dim: int,
+    delta: Number,
+    raw_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    theta_norm: Number,
+    arm_norm: Number,
+    mean_bound: Number,
+    radius: str = "valid",
+    scaled: bool = False,
+) -> Number:
+    """`optimism_regret_bound` of CRT with n = T updates; rate T^{1/2 + 1/(2(1+eps))}, logarithms apart."""
+    beta = crt_radius(
+        horizon,
+        horizon=horizon,
+        log_det_ratio=log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        delta=delta,
+        raw_moment_bound=raw_moment_bound,
+        epsilon=epsilon,
+        ridge=ridge,
+        theta_norm=theta_norm,
+        radius=radius,
+        scaled=scaled,
+    )
+    return optimism_regret_bound(horizon, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound)
+
+
 # OFUL (Abbasi-Yadkori et al. 2011)
 
 
@@ -362,6 +486,28 @@ def oful_radius(
     """beta_t = R sqrt(2 [ln(det V_t / det(lambda I))/2 + ln(1/delta)]) + sqrt(lambda) S (their Theorem 2)."""
     martingale = _sqrt(2 * (0.5 * log_det_ratio - _log(delta)))
     return noise_scale * martingale + initial_radius(ridge=ridge, theta_norm=theta_norm)
+
+
+def oful_regret_bound(
+    horizon: Number,
+    *,
+    dim: int,
+    delta: Number,
+    noise_scale: Number,
+    ridge: Number,
+    theta_norm: Number,
+    arm_norm: Number,
+    mean_bound: Number,
+) -> Number:
+    """`optimism_regret_bound` of OFUL with n = T updates: for sub-Gaussian noise alone (their Theorem 3)."""
+    beta = oful_radius(
+        log_det_ratio=log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        delta=delta,
+        noise_scale=noise_scale,
+        ridge=ridge,
+        theta_norm=theta_norm,
+    )
+    return optimism_regret_bound(horizon, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound)
 
 
 # The lower bound (Theorem 1)

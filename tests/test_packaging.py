@@ -112,15 +112,17 @@ LAYERS = {
     "simulator": {"kernels", "policy", "bandit", "checks", "replication"},
     "regret": {"simulator"},
     "results": {"errors"},
-    "plotting": {"regret", "results"},
+    "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
+    "plotting": {"regret", "results", "tuning"},
     "reproduce": {
-        "_version", "errors", "policy", "policies", "bandit", "datasets", "simulator", "regret", "results", "plotting",
+        "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "regret",
+        "results", "plotting", "tuning",
     },
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
         "results", "plotting",
     },
-    "cli": {"_version", "errors", "noise", "policies", "datasets", "reproduce", "results", "bench"},
+    "cli": {"_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench"},
     "__main__": {"cli"},
 }  # fmt: skip
 

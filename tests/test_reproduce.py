@@ -21,12 +21,14 @@ import jax
 import numpy as np
 import pytest
 
+from linbet_jax import tuning
 from linbet_jax.cli import main
 from linbet_jax.plotting import save_figure
 from linbet_jax.reproduce import cells as work
 from linbet_jax.reproduce import outputs
 
-OUTPUTS = ("figure2.png", "figure2.pdf", "figure2_regret.png", "figure2_regret.pdf", "table.md", "curves.csv")
+PICTURES = ("figure2.png", "figure2.pdf", "figure2_regret.png", "figure2_regret.pdf")
+OUTPUTS = (*PICTURES, "figure2_tuning.png", "figure2_tuning.pdf", "table.md", "curves.csv")
 
 
 # The host side, with a stand-in for the simulator
@@ -40,7 +42,7 @@ class Simulator:
         self.unhealthy = {}  # policy -> (scale, seed) that falls ill in evaluation
         self.fail_after = None
 
-    def __call__(self, policy, grid, bandit, *, horizon, num_seeds, key, num_records, dtype, progress):
+    def __call__(self, policy, grid, bandit, *, horizon, num_seeds, key, num_records, dtype, progress, **_):
         if self.fail_after is not None and len(self.calls) >= self.fail_after:
             raise KeyboardInterrupt
         scales = [params.radius_scale for params in grid]
@@ -78,6 +80,7 @@ class Simulator:
 def simulator(monkeypatch):
     stand_in = Simulator()
     monkeypatch.setattr(work, "simulate_grid", stand_in)
+    monkeypatch.setattr(tuning, "simulate_grid", stand_in)
     monkeypatch.setattr(outputs, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
     return stand_in
 
@@ -91,25 +94,25 @@ def run(out, *more):
 def test_every_policy_tunes_on_one_key_and_is_evaluated_on_another(simulator, tmp_path, capsys):
     assert run(tmp_path / "run") == 0
     assert len(simulator.calls) == 2 * 5 * 2
-    tuning = [call for call in simulator.calls if call[3] == 2]
+    tuned = [call for call in simulator.calls if call[3] == 2]
     evaluation = [call for call in simulator.calls if call[3] == 3]
-    assert {(call[0], call[1]) for call in tuning} == {(s, p) for s in ("S1", "S3") for p in work.POLICIES}
-    assert all(call[2] == list(work.GRID) for call in tuning)
+    assert {(call[0], call[1]) for call in tuned} == {(s, p) for s in ("S1", "S3") for p in work.POLICIES}
+    assert all(call[2] == list(work.GRID) for call in tuned)
     assert all(call[2] == [1.0, 0.03] for call in evaluation)  # the stand-in's best scale of the grid
-    [tuning_key] = {tuple(call[4]) for call in tuning}
+    [tuning_key] = {tuple(call[4]) for call in tuned}
     [evaluation_key] = {tuple(call[4]) for call in evaluation}
     assert tuning_key != evaluation_key
     out, err = capsys.readouterr()
-    assert out.splitlines()[-7:] == [str(tmp_path / "run" / name) for name in (*OUTPUTS, "manifest.json")]
+    assert out.splitlines()[-9:] == [str(tmp_path / "run" / name) for name in (*OUTPUTS, "manifest.json")]
     assert len(re.findall(r"^\[ ?\d+/10\] S[13] \w+ +regret .* at ×0\.03 \(1\.5 s\)$", err, re.MULTILINE)) == 10
     assert "\x1b" not in out + err
 
 
 def test_tuning_replications_share_no_random_number_with_the_evaluation():
     key = jax.random.key(work.SEED)
-    tuning = jax.random.fold_in(key, np.uint32(work.TUNING))
-    folds = [jax.random.fold_in(base, seed) for base in (key, tuning) for seed in range(200)]
-    words = {tuple(np.asarray(jax.random.key_data(k)).tolist()) for k in [*folds, key, tuning]}
+    other = tuning.tuning_key(key)
+    folds = [jax.random.fold_in(base, seed) for base in (key, other) for seed in range(200)]
+    words = {tuple(np.asarray(jax.random.key_data(k)).tolist()) for k in [*folds, key, other]}
     assert len(words) == 402
 
 
@@ -124,7 +127,7 @@ def test_tuning_replications_share_no_random_number_with_the_evaluation():
     ],
 )
 def test_the_choice_of_the_scale(regret, health, chosen):
-    assert work.choose_scale(np.array(regret, float), np.array(health), (1.0, 0.3, 0.1)) == chosen
+    assert tuning.choose_scale(np.array(regret, float), np.array(health), (1.0, 0.3, 0.1)) == chosen
 
 
 def test_what_is_written(simulator, tmp_path, capsys, monkeypatch):
@@ -436,7 +439,7 @@ def test_a_run_for_real_ends_with_the_table_and_the_files(uninterrupted):
     assert messages.count("\n") == 3 + 5  # the device, the quick look, one plain line per cell, drawing
     lines = output.splitlines()
     assert "QUICK LOOK at T=400" in lines[0]
-    assert lines[-7:] == [f"run/{name}" for name in (*OUTPUTS, "manifest.json")]
+    assert lines[-9:] == [f"run/{name}" for name in (*OUTPUTS, "manifest.json")]
     cells = manifest_of(folder)["cells"]
     assert cells["S1/menu"]["device"] == f"cpu x{len(os.sched_getaffinity(0))}"
 

@@ -19,6 +19,26 @@ def test_menu_schedule():
     assert (theory.menu_groups(20_000, 0.01), theory.menu_epochs(20_000, 0.01)) == (373, 53)
 
 
+def test_small_functions_by_hand():
+    assert [theory.growth_exponent(e) for e in (1.0, 0.5, 0.25)] == pytest.approx([0, 1 / 6, 0.3], rel=1e-15)
+    radii = [theory.initial_radius(ridge=ridge, theta_norm=s) for ridge, s in ((1.0, 1.7), (4.0, 1.5), (0.25, 3.0))]
+    assert radii == pytest.approx([1.7, 3.0, 1.5], rel=1e-15)
+    assert (theory.menu_groups(10**6, 0.1), theory.menu_epochs(10**6, 0.1)) == (411, 2433)  # 24 (1 + ln 10^7) = 410.83
+    # 8 ln(2/delta) = 23.97, 42.39, 11.09
+    assert [theory.mom_smallest_horizon(delta) for delta in (0.1, 0.01, 0.5)] == [24, 43, 12]
+    # 10^1.6 = 39.8, 8 ln 780 = 53.3; 10^(12/7) = 51.8, 8 ln 1020 = 55.4
+    assert theory.mom_schedule(10_000, delta=0.1, epsilon=0.5) == (39, 256, 54, 4, False)
+    assert theory.mom_schedule(10**6, delta=0.1, epsilon=0.25) == (51, 19_607, 56, 350, False)
+    levels = [theory.crt_level(t, raw_moment_bound=9.0, epsilon=e) for t, e in ((16.0, 1.0), (27.0, 0.5), (32.0, 0.25))]
+    assert levels == pytest.approx([2, 3, 4], rel=1e-14)
+    assert theory.tofu_retruncation_rounds(1000, 3) == (10, 100, 1000)
+    assert theory.tofu_retruncation_rounds(16, 4) == (2, 4, 8, 16)
+    assert theory.tofu_retruncation_rounds(5, 3) == (2, 3, 5)
+    # (5/3)^2 = 2.78, (5/3)^5 = 12.9, 2^3
+    smallest = [theory.lower_bound_smallest_horizon(dim=d, epsilon=e) for d, e in ((20, 1.0), (20, 0.25), (24, 0.5))]
+    assert smallest == [3, 13, 8]
+
+
 @pytest.mark.parametrize(("delta", "smallest"), [(0.01, 391), (0.1, 336), (0.5, 297)])
 def test_menu_smallest_horizon(delta, smallest):  # P11
     assert theory.menu_smallest_horizon(delta) == smallest
@@ -169,6 +189,92 @@ def test_upper_bounds(horizon, epsilon):
     )
 
 
+KNOWN = {"dim": 10, "delta": 0.1, "ridge": 2.0, "theta_norm": 1.5, "arm_norm": 2.5, "mean_bound": 4.0}
+
+
+def potential(updates):
+    """sqrt(2 n d ln(1 + n D^2 / (lambda d))) of KNOWN."""
+    return mpmath.sqrt(20 * updates * mpmath.log(1 + updates * mpmath.mpf("6.25") / 20))
+
+
+@pytest.mark.parametrize(
+    ("updates", "radius", "pulls", "expected"),
+    [
+        # n = e^2 - 1 in one dimension with D^2 = lambda: the logarithm is 2, so 2 r max(beta, L) 2 sqrt(n)
+        (math.e**2 - 1, 3.0, 1, 12 * math.sqrt(math.e**2 - 1)),
+        (math.e**2 - 1, 0.5, 1, 8 * math.sqrt(math.e**2 - 1)),  # L = 2 is larger
+        ((math.e**2 - 1), 3.0, 7, 84 * math.sqrt(math.e**2 - 1)),
+    ],
+)
+def test_what_optimism_costs(updates, radius, pulls, expected):
+    known = {"dim": 1, "ridge": 4.0, "arm_norm": 2.0, "mean_bound": 2.0}
+    assert theory.log_det_bound(updates, dim=1, ridge=4.0, arm_norm=2.0) == pytest.approx(2, rel=1e-14)
+    got = theory.optimism_regret_bound(updates, radius=radius, pulls=pulls, **known)
+    assert got == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("horizon", "dim", "bound"), [(1, 1, "0.6931471805599453"), (8, 2, "3.2188758248682006"),
+                                                       (24, 3, "6.591673732008658")])  # fmt: skip
+def test_the_determinant_s_bound(horizon, dim, bound):  # d ln(1 + n/d): ln 2, 2 ln 5, 3 ln 9
+    got = theory.log_det_bound(horizon, dim=dim, ridge=1.0, arm_norm=1.0)
+    assert got == pytest.approx(float(bound), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("policy", "exponents"),
+    [
+        ("menu", (1 / 2, 2 / 3, 4 / 5)),
+        ("tofu", (1 / 2, 2 / 3, 4 / 5)),
+        ("lower-bound", (1 / 2, 2 / 3, 4 / 5)),
+        ("mom", (3 / 4, 4 / 5, 6 / 7)),
+        ("crt", (3 / 4, 5 / 6, 9 / 10)),
+        ("oful", (1 / 2, 1 / 2, 1 / 2)),
+    ],
+)
+def test_exponents_of_the_bounds(policy, exponents):
+    assert [theory.regret_exponent(policy, e) for e in (1.0, 0.5, 0.25)] == pytest.approx(exponents, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "epsilon", "schedule"),
+    # (m, r, q, floor(r/q), epochs played with what is left over), worked out by hand
+    [(20_000, "1", (141, 141, 64, 2, 142)), (10_000, "0.5", (39, 256, 54, 4, 40)), (441, "1", (10, 44, 43, 1, 11))],
+)
+def test_mom_regret_bound(horizon, epsilon, schedule):
+    eps, (m, r, q, block, played) = mpmath.mpf(epsilon), schedule
+    assert theory.mom_schedule(horizon, delta=0.1, epsilon=float(epsilon))[:4] == (m, r, q, block)
+    assert played == m + (horizon > m * r)
+    beta = 36 ** (1 / (1 + eps)) * mpmath.mpf(block) ** (-eps / (1 + eps)) * mpmath.sqrt(m) + mpmath.sqrt(2) * 1.5
+    expected = 2 * r * max(beta, 4) * potential(played)
+    got = theory.mom_regret_bound(horizon, central_moment_bound=3.0, epsilon=float(epsilon), **KNOWN)
+    assert got == pytest.approx(float(expected), rel=1e-13)
+
+
+@pytest.mark.parametrize(("horizon", "epsilon"), [(1000, "1"), (20_000, "0.5"), (10_000, "0.25")])
+def test_crt_and_oful_regret_bounds(horizon, epsilon):
+    p, b, offset = 1 + mpmath.mpf(epsilon), mpmath.mpf("7.72"), mpmath.sqrt(2) * 1.5
+    log_det = 10 * mpmath.log(1 + horizon * mpmath.mpf("6.25") / 20)
+    alpha = mpmath.mpf(horizon) ** (1 / (2 * p))
+    root = mpmath.sqrt(2 * (log_det / 2 + mpmath.log(10 * mpmath.mpf(horizon) * (horizon + 1))))
+    valid = alpha * root + b * mpmath.sqrt(p) * alpha + offset
+    got = theory.crt_regret_bound(float(horizon), raw_moment_bound=7.72, epsilon=float(epsilon), **KNOWN)
+    assert got == pytest.approx(float(2 * valid * potential(horizon)), rel=1e-13)
+    sub_gaussian = 3 * mpmath.sqrt(2 * (log_det / 2 + mpmath.log(10))) + offset
+    got = theory.oful_regret_bound(float(horizon), noise_scale=3.0, **KNOWN)
+    assert got == pytest.approx(float(2 * sub_gaussian * potential(horizon)), rel=1e-13)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.5, 0.25])
+def test_bounds_grow_as_their_rates(epsilon):
+    # A million times longer: what logarithms add to a slope over twelve decades is below 0.1.
+    moments = {"mom": "central_moment_bound", "menu": "central_moment_bound"}
+    for policy in ("menu", "tofu", "mom", "crt"):
+        bound = getattr(theory, f"{policy}_regret_bound")
+        known = {**KNOWN, moments.get(policy, "raw_moment_bound"): 3.0, "epsilon": epsilon}
+        slope = math.log10(bound(10**18, **known) / bound(10**6, **known)) / 12
+        assert 0 <= slope - theory.regret_exponent(policy, epsilon) < 0.1
+
+
 @pytest.mark.parametrize(("dim", "epsilon", "horizon"), [(2, 1.0, 1e4), (4, 0.5, 1e3), (20, 0.25, 1e6)])
 def test_lower_bound(dim, epsilon, horizon):
     power = mpmath.mpf(horizon) ** (1 / (1 + mpmath.mpf(epsilon)))
@@ -192,6 +298,12 @@ def test_traced_and_host_values_agree():
             theory.tofu_radius(t, horizon=1e4, delta=xp_delta, raw_moment_bound=7.0, **known),
             theory.tofu_level(t, horizon=1e4, delta=xp_delta, raw_moment_bound=7.0, dim=10, epsilon=0.5),
             theory.lower_bound_regret(t, dim=4, epsilon=0.5),
+            theory.crt_regret_bound(
+                t, delta=xp_delta, raw_moment_bound=7.0, arm_norm=2.0, mean_bound=3.0 * xp_delta, **known
+            ),
+            theory.oful_regret_bound(
+                t, dim=10, delta=xp_delta, noise_scale=2.0, ridge=2.0, theta_norm=1.5, arm_norm=2.0, mean_bound=3e9
+            ),
         )
 
     np.testing.assert_allclose(
@@ -203,6 +315,7 @@ def test_traced_and_host_values_agree():
     "call",
     [
         lambda: theory.tofu_level(1.0, horizon=9.0, delta=0.1, dim=1, raw_moment_bound=1.0, epsilon=1.0, level="bx"),
+        lambda: theory.regret_exponent("greedy", 0.5),
         lambda: theory.tofu_retruncation_rounds(10, 0),
         lambda: theory.tofu_retruncation_rounds(10, 11),
         lambda: theory.crt_radius(
@@ -219,5 +332,5 @@ def test_traced_and_host_values_agree():
     ],
 )
 def test_wrong_names_and_counts_are_refused(call):
-    with pytest.raises(ValueError, match=r"allowed are|must be"):
+    with pytest.raises(ValueError, match=r"allowed are|must be|are known of"):
         call()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
@@ -54,6 +55,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what\n"
         "the paper prints. It has no replications: --seeds, --tuning-seeds and --horizon change nothing.",
     ).set_defaults(module="table1")
+    _add_studies(experiments)
+    _add_bounds(commands)
     _add_bench(commands)
     commands.add_parser(
         "list",
@@ -61,6 +64,128 @@ def build_parser() -> argparse.ArgumentParser:
         description="Policies with their options, noise laws and data sets.",
     ).set_defaults(module="listing")
     return parser
+
+
+def _add_studies(experiments: Any) -> None:
+    """The experiments that share `cli/study.py`; each is a module of `linbet_jax.reproduce` with that name."""
+    coverage = experiments.add_parser(
+        "coverage",
+        parents=[_study_options()],
+        help="how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
+        description="P(theta* in every confidence region) against radius_scale from 1 to 0.001: every policy under\n"
+        "t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs: for adaptive play, and for arms drawn in advance.\n"
+        "--full: the paper's horizons, 1000 seeds, two more laws.",
+    )
+    coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
+    coverage.set_defaults(module="study", experiment="coverage", own=("horizon",))
+    bound = experiments.add_parser(
+        "lower-bound",
+        parents=[_study_options()],
+        help="every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
+        description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy,\n"
+        "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own\n"
+        "upper bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling\n"
+        "error. --full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
+    )
+    several = (("--d", "dims", _positive), ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)))
+    for flag, field, kind in (*several, ("--T", "horizons", _pulls)):
+        metavar = f"{flag[2:]},..."
+        bound.add_argument(flag, dest=field, type=_Several(kind), metavar=metavar, help="only these, between commas")
+    bound.set_defaults(module="study", experiment="lower_bound", own=("dims", "epsilons", "horizons"))
+    robustness = experiments.add_parser(
+        "robustness",
+        parents=[_study_options()],
+        help="regret when b, c or epsilon is told wrong, from 0.1 to 10 times the truth",
+        description="MENU, MoM, TOFU and CRT told a wrong moment bound or a wrong epsilon, on S1 and S3, with the\n"
+        "radii as published and with one tuned scale. --full: all four sets, more seeds.",
+    )
+    robustness.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default: the paper's)")
+    robustness.set_defaults(module="study", experiment="robustness", own=("horizon",))
+    experiments.add_parser(
+        "precision",
+        parents=[_study_options(dtype=False)],
+        help="float32 against float64: where the arms of a run part, and whether its regret moves",
+        description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
+        "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
+    ).set_defaults(module="study", experiment="precision")
+    experiments.add_parser(
+        "table2",
+        parents=[_study_options()],
+        help="regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
+        description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
+        "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
+    ).set_defaults(module="study", experiment="table2")
+    experiments.add_parser(
+        "remark3",
+        parents=[_study_options()],
+        help="TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
+        description="Remark 3: TOFU with M epochs of re-truncation, M from 1 to T, on S3 and S4: regret and CPU time\n"
+        "against M, and what it saves over the pruned form.",
+    ).set_defaults(module="study", experiment="remark3")
+
+
+def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
+    """Options of every experiment that is a study."""
+    shared = _Parser(add_help=False)
+    shared.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
+    shared.add_argument("--full", action="store_true", help="the large version; what it costs is said before it starts")
+    shared.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
+    if dtype:
+        shared.add_argument(
+            "--dtype", choices=("float64", "float32"), default="float64", help="floating-point type (default float64)"
+        )
+    shared.add_argument(
+        "--device",
+        choices=("auto", "cpu", "gpu"),
+        default="auto",
+        help="where to compute (default auto: GPU if there is one)",
+    )
+    shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    return shared
+
+
+def _add_bounds(commands: Any) -> None:
+    bounds = commands.add_parser(
+        "bounds",
+        help="what the theorems say for given constants: counts, levels, radii, regret bounds",
+        description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
+        "Theorems 2 and 3, those of MoM, CRT and OFUL, and Theorem 1's lower bound, each with its equation.",
+    )
+    bounds.add_argument(
+        "--policy",
+        action="append",
+        choices=("menu", "tofu", "mom", "crt", "oful", "lower-bound"),
+        help="only this one; may be repeated (default: all that the horizon allows)",
+    )
+    bounds.add_argument("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
+    bounds.add_argument("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
+    bounds.add_argument(
+        "--epsilon", type=_Real(most=1, least_allowed=False), required=True, metavar="E", help="in (0, 1]"
+    )
+    bounds.add_argument(
+        "--delta",
+        type=_Real(most=1, least_allowed=False, most_allowed=False),
+        default=0.1,
+        metavar="P",
+        help="failure probability (default 0.1)",
+    )
+    positive, nonnegative = _Real(least_allowed=False), _Real()
+    for flag, field, kind, what in (
+        ("--ridge", "ridge", positive, "lambda"),
+        ("--b", "raw_moment_bound", nonnegative, "bound of the raw moments E|y|^(1+epsilon)"),
+        ("--c", "central_moment_bound", nonnegative, "bound of the central moments E|eta|^(1+epsilon)"),
+        ("--S", "theta_norm", nonnegative, "bound of ||theta*||"),
+        ("--D", "arm_norm", nonnegative, "bound of ||x||"),
+        ("--R", "noise_scale", nonnegative, "OFUL's noise scale"),
+    ):
+        bounds.add_argument(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
+    bounds.add_argument(
+        "--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)"
+    )
+    bounds.add_argument(
+        "--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)"
+    )
+    bounds.set_defaults(module="bounds")
 
 
 def _add_bench(commands: Any) -> None:
@@ -134,8 +259,50 @@ def _positive(text: str) -> int:
     return value
 
 
+def _pulls(text: str) -> int:
+    """A whole number of pulls, also as 1e6."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value.is_integer() and 1 <= value <= 1e18):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1e18, got {text!r}")
+    return int(value)
+
+
+class _Real:
+    """Parses a number in a range that begins at 0."""
+
+    def __init__(self, *, most: float = 1e100, least_allowed: bool = True, most_allowed: bool = True) -> None:
+        self.most, self.least_allowed, self.most_allowed = most, least_allowed, most_allowed
+
+    def __call__(self, text: str) -> float:
+        """The number, or one line that says what is allowed."""
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        above = value >= 0 if self.least_allowed else value > 0
+        below = value <= self.most if self.most_allowed else value < self.most
+        if not (above and below):
+            ends = "[" if self.least_allowed else "(", "]" if self.most_allowed else ")"
+            raise argparse.ArgumentTypeError(f"must be in {ends[0]}0, {self.most:g}{ends[1]}, got {text!r}")
+        return value
+
+
 def _names(text: str) -> Sequence[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"must name at least one data set, got {text!r}")
     return list(dict.fromkeys(names))
+
+
+class _Several:
+    """Parses numbers between commas, each as `kind` does."""
+
+    def __init__(self, kind: Callable[[str], Any]) -> None:
+        self.kind = kind
+
+    def __call__(self, text: str) -> list[Any]:
+        """The numbers, or one line that says what is allowed."""
+        return [self.kind(part.strip()) for part in text.split(",")]

@@ -1,5 +1,6 @@
 """Policies: one file per paper, and the registry that makes one from a name, a bandit and options."""
 
+from linbet_jax.policies.bystander import BystanderParams, bystander
 from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.menu import MenuParams, menu
 from linbet_jax.policies.oful import OfulParams, oful
@@ -9,6 +10,7 @@ from linbet_jax.policies.tofu import TofuParams, tofu
 
 __all__ = [
     "BanditFacts",
+    "BystanderParams",
     "CrtParams",
     "GreedyParams",
     "MenuParams",
@@ -16,6 +18,7 @@ __all__ = [
     "OfulParams",
     "TofuParams",
     "UniformParams",
+    "bystander",
     "crt",
     "greedy",
     "make_policy",

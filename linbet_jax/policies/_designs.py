@@ -43,6 +43,11 @@ def design_refresh(design: Design, ridge: jax.Array) -> Design:
     return Design(design.gram, inverse, log_det - design.gram.shape[0] * jnp.log(ridge))
 
 
+def design_norm(design: Design, vector: jax.Array) -> jax.Array:
+    """||v||_V of a vector [d], O(d^2)."""
+    return jnp.sqrt(jnp.maximum(dot(vector, dot(design.gram, vector)), 0))
+
+
 class ArmDesign(NamedTuple):
     """For a decision set A [K, d] that never changes.
 
@@ -94,6 +99,12 @@ def arm_design_gram(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> jax
     """V [d, d], from the counts."""
     weighted = arms * design.counts.astype(arms.dtype)[:, None]
     return ridge * jnp.eye(arms.shape[1], dtype=arms.dtype) + dot(arms.T, weighted)
+
+
+def arm_design_norm(design: ArmDesign, arms: jax.Array, ridge: jax.Array, vector: jax.Array) -> jax.Array:
+    """||v||_V of a vector [d] without V: lambda ||v||^2 + sum_a n_a <x_a, v>^2 under the root, O(K d)."""
+    images = dot(arms, vector)
+    return jnp.sqrt(ridge * dot(vector, vector) + dot(design.counts.astype(arms.dtype), images * images))
 
 
 def arm_design_refresh(design: ArmDesign, arms: jax.Array, ridge: jax.Array) -> ArmDesign:

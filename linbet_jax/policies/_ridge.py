@@ -16,9 +16,11 @@ from linbet_jax.policies._designs import (
     Design,
     arm_design_add,
     arm_design_init,
+    arm_design_norm,
     arm_design_refresh,
     design_add,
     design_init,
+    design_norm,
     design_refresh,
 )
 from linbet_jax.policy import FixedSet, Policy
@@ -87,6 +89,10 @@ def ridge_policy(
         design = design_refresh(state.design, params.ridge)
         return state._replace(design=design, center=dot(design.inverse, state.moments))
 
+    def region(state: RidgeState, point: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+        beta = radius(state.updates, state.design.log_det, params)
+        return design_norm(state.design, state.center - point), beta
+
     def fixed_init(arms: jax.Array, params: Any) -> ArmRidgeState:
         design = arm_design_init(arms, params.ridge)
         zeros = jnp.zeros(arms.shape[0], arms.dtype)
@@ -113,6 +119,13 @@ def ridge_policy(
     def fixed_estimate(state: ArmRidgeState, arms: jax.Array, params: Any) -> jax.Array:
         return dot(arm_design_refresh(state.design, arms, params.ridge).inverse, state.moments)
 
+    def fixed_region(
+        state: ArmRidgeState, arms: jax.Array, point: jax.Array, params: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        error = dot(state.design.inverse, state.moments) - point
+        beta = radius(state.updates, state.design.log_det, params)
+        return arm_design_norm(state.design, arms, params.ridge, error), beta
+
     return Policy(
         name=name,
         init=init,
@@ -120,6 +133,7 @@ def ridge_policy(
         update=update,
         pulls_per_epoch=pulls_per_epoch,
         estimate=lambda state, params: state.center,
+        region=region,
         refresh=refresh,
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
         check=check_params,
@@ -128,6 +142,7 @@ def ridge_policy(
             select=fixed_select,
             update=fixed_update,
             estimate=fixed_estimate,
+            region=fixed_region,
             refresh=fixed_refresh,
             finite=lambda state: jnp.isfinite(jnp.sum(state.values)),
         ),

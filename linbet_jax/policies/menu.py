@@ -13,7 +13,7 @@ from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
 from linbet_jax.kernels.selection import argmax_index, squared_widths
 from linbet_jax.policies._checks import check_params
-from linbet_jax.policies._designs import Design, design_add, design_init, design_refresh
+from linbet_jax.policies._designs import Design, design_add, design_init, design_norm, design_refresh
 from linbet_jax.policies._ridge import at_start
 from linbet_jax.policy import Policy
 
@@ -73,17 +73,20 @@ def menu(dim: int, *, groups: int) -> Policy:
             epochs=jnp.zeros((), jnp.int32),
         )
 
-    def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
-        del key
+    def radius(state: MenuState, params: MenuParams) -> jax.Array:
         started = theory.menu_radius(
-            state.epochs.astype(arms.dtype),
+            state.epochs.astype(params.ridge.dtype),
             dim=dim,
             central_moment_bound=params.central_moment_bound,
             epsilon=params.epsilon,
             ridge=params.ridge,
             theta_norm=params.theta_norm,
         )
-        beta = at_start(state.epochs, started, params)
+        return at_start(state.epochs, started, params)
+
+    def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
+        del key
+        beta = radius(state, params)
         return argmax_index(dot(arms, state.center), squared_widths(arms, state.design.inverse), beta)
 
     def update(state: MenuState, feature: jax.Array, payoffs: jax.Array, params: MenuParams) -> MenuState:
@@ -100,6 +103,10 @@ def menu(dim: int, *, groups: int) -> Policy:
         update=update,
         pulls_per_epoch=groups,
         estimate=lambda state, params: state.center,
+        region=lambda state, point, params: (
+            design_norm(state.design, state.center - point),
+            radius(state, params),
+        ),
         refresh=lambda state, params: state._replace(design=design_refresh(state.design, params.ridge)),
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
         check=check_params,

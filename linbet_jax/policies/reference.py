@@ -62,4 +62,6 @@ def greedy(dim: int) -> Policy:
     def observe(payoffs: jax.Array, number: jax.Array, params: GreedyParams) -> jax.Array:
         return payoffs[0]
 
-    return ridge_policy("greedy", dim, radius=radius, observe=observe)
+    policy = ridge_policy("greedy", dim, radius=radius, observe=observe)
+    assert policy.fixed is not None
+    return policy._replace(region=None, fixed=policy.fixed._replace(region=None))  # it claims nothing about theta*

@@ -36,9 +36,11 @@ from linbet_jax.policies._designs import (
     arm_design_add,
     arm_design_gram,
     arm_design_init,
+    arm_design_norm,
     arm_design_refresh,
     design_add,
     design_init,
+    design_norm,
     design_refresh,
 )
 from linbet_jax.policies._ridge import at_start
@@ -308,6 +310,13 @@ def _select(parts: _Parts) -> Callable[..., jax.Array]:
     return select
 
 
+def _region(parts: _Parts) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    def region(state: Any, point: jax.Array, params: TofuParams) -> tuple[jax.Array, jax.Array]:
+        return design_norm(state.design, state.center - point), parts.radius(state.pulls, params)
+
+    return region
+
+
 def _pruned(parts: _Parts) -> Policy:
     """The linear-time form: only doubtful payoffs are tested again."""
     dim, root = parts.dim, parts.root
@@ -378,6 +387,12 @@ def _pruned(parts: _Parts) -> Policy:
         values = dot(arms, dot(design.inverse, doubtful.moments) + offset)
         return ArmTofuState(design, tracked, doubtful, offset, values, spread, pulls)
 
+    def fixed_region(
+        state: ArmTofuState, arms: jax.Array, point: jax.Array, params: TofuParams
+    ) -> tuple[jax.Array, jax.Array]:
+        error = dot(state.design.inverse, state.doubtful.moments) + state.offset - point
+        return arm_design_norm(state.design, arms, params.ridge, error), parts.radius(state.pulls, params)
+
     def fixed_refresh(state: ArmTofuState, arms: jax.Array, params: TofuParams) -> ArmTofuState:
         design = arm_design_refresh(state.design, arms, params.ridge)
         return state._replace(design=design, root=root.build(arm_design_gram(design, arms, params.ridge), params.ridge))
@@ -392,6 +407,7 @@ def _pruned(parts: _Parts) -> Policy:
         select=_select(parts),
         update=update,
         estimate=lambda state, params: state.center,
+        region=_region(parts),
         refresh=refresh,
         overflowed=overflowed,
         finite=lambda state: _sound(root, state.center, state.spread),
@@ -402,6 +418,7 @@ def _pruned(parts: _Parts) -> Policy:
             update=fixed_update,
             in_turn=tuple(functools.partial(fixed_update, add=add) for add in root.in_turn),
             estimate=fixed_estimate,
+            region=fixed_region,
             refresh=fixed_refresh,
             overflowed=overflowed,
             finite=lambda state: _sound(root, state.values, state.spread),
@@ -456,6 +473,7 @@ def _full(parts: _Parts, root: str, history: int) -> Policy:
         select=_select(parts),
         update=update,
         estimate=lambda state, params: state.center,
+        region=_region(parts),
         refresh=lambda state, params: state._replace(design=design_refresh(state.design, params.ridge)),
         finite=_finite_center,
         check=check_params,
@@ -504,6 +522,7 @@ def _by_epochs(parts: _Parts, history: int, epochs: int) -> Policy:
         select=_select(parts),
         update=update,
         estimate=lambda state, params: state.center,
+        region=_region(parts),
         refresh=refresh,
         overflowed=lambda state: _beyond(root, state),
         finite=lambda state: _sound(root, state.center, state.spread),

@@ -25,14 +25,13 @@ from linbet_jax.reproduce import provenance
 from linbet_jax.reproduce.table1 import data_set_names
 from linbet_jax.results import digest
 from linbet_jax.simulator import Result, simulate_grid
+from linbet_jax.tuning import GRID, TUNING, tune
 
-__all__ = ["GRID", "POLICIES", "Cell", "Settings", "cell_key", "choose_scale", "compute", "configuration", "plan"]
+__all__ = ["GRID", "POLICIES", "Cell", "Settings", "cell_key", "compute", "configuration", "plan"]
 
 POLICIES = ("menu", "mom", "tofu", "crt", "oful")
-GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 RECORDS = 200
 SEED = 0  # of the experiment's key
-TUNING = 2**32 - 1  # folded into the key for tuning; seeds count up from 0 and never get there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,23 +120,6 @@ def configuration(settings: Settings, cells: Sequence[Cell], kind: str) -> dict[
     }
 
 
-def choose_scale(regret: NDArray[np.float64], health: NDArray[np.int64], grid: Sequence[float] = GRID) -> float:
-    """The scale of the smallest mean final regret on tuning replications.
-
-    Args:
-        regret: `[G, N]` final regret per scale and tuning seed.
-        health: `[G, N]` health words; a scale with an unhealthy replication cannot be chosen.
-        grid: `[G]` the scales.
-
-    Returns:
-        The scale; among equals the largest, the one nearest to the paper's; 1 when no scale is healthy throughout.
-    """
-    healthy = [index for index in range(len(grid)) if not np.any(health[index])]
-    if not healthy:
-        return 1.0
-    return grid[min(healthy, key=lambda index: (float(np.mean(regret[index])), -grid[index]))]
-
-
 def compute(
     cell: Cell, settings: Settings, progress: Callable[[int], None]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
@@ -153,47 +135,43 @@ def compute(
     """
     key = jax.random.key(SEED)
 
-    def run(scales: Sequence[float], seeds: int, run_key: jax.Array) -> list[Result]:
+    def advance() -> Callable[[int, int], None]:
         seen = 0
 
-        def advance(done: int, _: int) -> None:
+        def told(done: int, _: int) -> None:
             nonlocal seen
             progress((done - seen) * cell.horizon)
             seen = done
 
-        return simulate_grid(
-            cell.policy,
-            [cell.params._replace(radius_scale=scale) for scale in scales],
-            cell.bandit,
-            horizon=cell.horizon,
-            num_seeds=seeds,
-            key=run_key,
-            num_records=RECORDS,
-            dtype=np.dtype(settings.dtype),
-            progress=advance,
-        )
+        return told
 
-    tuning = run(GRID, settings.tuning_seeds, jax.random.fold_in(key, np.uint32(TUNING)))
-    tuning_regret = np.stack([result.regret[:, -1] for result in tuning])
-    tuning_health = np.stack([result.health for result in tuning])
-    chosen = choose_scale(tuning_regret, tuning_health)
+    shared: dict[str, Any] = {"horizon": cell.horizon, "key": key, "num_records": RECORDS}
+    shared["dtype"] = np.dtype(settings.dtype)
+    maker = {cell.policy_name: lambda _: (cell.policy, cell.params)}
+    [tuning] = tune(
+        maker, {cell.set_name: cell.bandit}, GRID, num_seeds=settings.tuning_seeds, progress=advance(), **shared
+    )
+    chosen = tuning.chosen
     # Two different scales even where tuning chose 1: one alone would be another program, and compile again.
     scales = [1.0, chosen] if chosen != 1.0 else [1.0, GRID[1]]
-    evaluation = run(scales, settings.seeds, key)
+    grid = [cell.params._replace(radius_scale=scale) for scale in scales]
+    evaluation: list[Result] = simulate_grid(
+        cell.policy, grid, cell.bandit, num_seeds=settings.seeds, progress=advance(), **shared
+    )
     if chosen == 1.0:
         scales, evaluation = scales[:1], evaluation[:1]
     facts = {
         "facts": dict(evaluation[0].facts),
-        "notes": sorted({note for result in (*tuning, *evaluation) for note in result.notes}),
+        "notes": sorted({*tuning.notes, *(note for result in evaluation for note in result.notes)}),
         "block_size": evaluation[0].block_size,
         "device": evaluation[0].device,
         "prng": evaluation[0].prng,
         # Launches are shared by the scales: every result of one call carries the call's number.
-        "reruns": {"tuning": tuning[0].reruns, "evaluation": evaluation[0].reruns},
+        "reruns": {"tuning": tuning.reruns, "evaluation": evaluation[0].reruns},
     }
     arrays: dict[str, NDArray[Any]] = {
-        "tuning_regret": tuning_regret,
-        "tuning_health": tuning_health,
+        "tuning_regret": tuning.regret,
+        "tuning_health": tuning.health,
         "scales": np.array(scales),
         "rounds": np.asarray(evaluation[0].rounds),
         "regret": np.stack([result.regret for result in evaluation]),
@@ -202,8 +180,8 @@ def compute(
         "facts": np.array(json.dumps(facts, sort_keys=True)),
     }
     timings = {
-        "compile": round(tuning[0].compile_seconds + evaluation[0].compile_seconds, 3),
-        "tuning": round(tuning[0].run_seconds, 3),
+        "compile": round(tuning.compile_seconds + evaluation[0].compile_seconds, 3),
+        "tuning": round(tuning.run_seconds, 3),
         "evaluation": round(evaluation[0].run_seconds, 3),
     }
     return arrays, timings

@@ -6,14 +6,12 @@ tables and manifest are made from the stored cells.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -21,42 +19,13 @@ from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import DATASETS
 from linbet_jax.reproduce import outputs, provenance
 from linbet_jax.reproduce.cells import GRID, Cell, Settings, cell_key, compute, configuration, plan
+from linbet_jax.reproduce.study import Outcome, Reporter
 from linbet_jax.results import RunFolder
+from linbet_jax.tuning import TuningCurve
 
-__all__ = ["Outcome", "Reporter", "Settings", "reproduce"]
+__all__ = ["Settings", "reproduce"]
 
 WORKERS = 2  # one cell compiles while another runs: a tenth faster on two cores, the same numbers
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """What a finished run shows.
-
-    Attributes:
-        text: the table for a terminal.
-        files: what was written, in the order worth opening.
-        unhealthy: replications (tuning and evaluation) that met something non-finite.
-    """
-
-    text: str
-    files: tuple[Path, ...]
-    unhealthy: int
-
-
-class Reporter(Protocol):
-    """Where progress goes."""
-
-    def say(self, line: str) -> None:
-        """A line that stays."""
-
-    def advance(self, units: int) -> None:
-        """So many pulls more are done, over all replications."""
-
-    def describe(self, description: str) -> None:
-        """What is being worked on now."""
-
-    def work(self, total: int, description: str) -> AbstractContextManager[None]:
-        """A context in which `total` pulls are worked off."""
 
 
 class Done(NamedTuple):
@@ -160,7 +129,7 @@ def _report(cells: Sequence[Cell], settings: Settings, finished: Mapping[str, Do
     bandits = {cell.set_name: cell.bandit for cell in cells}
     return outputs.Report(
         runs=[run for cell in cells for run in _runs(cell, finished[cell.title])],
-        tuning={cell.title: _tuning(finished[cell.title]) for cell in cells},
+        tuning={cell.title: _tuning(cell, finished[cell.title]) for cell in cells},
         pairs={name: DATASETS[name].policies for name in bandits},
         titles={name: f"{name}: {b.noise.name}, K={b.num_arms}, d={b.dim}" for name, b in bandits.items()},
         best_means={cell.set_name: cell.best_mean for cell in cells},
@@ -192,9 +161,17 @@ def _runs(cell: Cell, done: Done) -> list[outputs.Run]:
     ]
 
 
-def _tuning(done: Done) -> outputs.Tuning:
-    arrays = done.arrays
-    return outputs.Tuning(GRID, arrays["tuning_regret"], arrays["tuning_health"], float(arrays["scales"][-1]))
+def _tuning(cell: Cell, done: Done) -> TuningCurve:
+    return TuningCurve(
+        policy=cell.policy_name,
+        bandit=cell.set_name,
+        horizon=cell.horizon,
+        grid=GRID,
+        criterion="mean",
+        regret=done.arrays["tuning_regret"],
+        health=done.arrays["tuning_health"],
+        chosen=float(done.arrays["scales"][-1]),
+    )
 
 
 def _facts(done: Done) -> dict[str, Any]:

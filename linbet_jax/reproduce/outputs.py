@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,11 +11,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax import regret as statistics
-from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure
+from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure, tuning_figure
 from linbet_jax.regret import Summary
+from linbet_jax.reproduce.tables import csv_text, interval, markdown_table, number
 from linbet_jax.results import write_text
+from linbet_jax.tuning import TuningCurve
 
-__all__ = ["Report", "Run", "Tuning", "policy_label", "summary_text", "terminal_table", "write"]
+__all__ = ["Report", "Run", "policy_label", "summary_text", "terminal_table", "write"]
 
 RADII = ("literal", "tuned")
 _ROUNDING = 1e-6  # relative; float32 sums of gaps agree to about that
@@ -47,16 +46,6 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
-    """What a scale was chosen on: `[G]` grid, `[G, N]` final regret and health."""
-
-    grid: Sequence[float]
-    regret: NDArray[np.float64]
-    health: NDArray[np.int64]
-    chosen: float
-
-
-@dataclasses.dataclass(frozen=True)
 class Report:
     """Everything the outputs say.
 
@@ -76,7 +65,7 @@ class Report:
     """
 
     runs: Sequence[Run]
-    tuning: Mapping[str, Tuning]
+    tuning: Mapping[str, TuningCurve]
     pairs: Mapping[str, tuple[str, str]]
     titles: Mapping[str, str]
     best_means: Mapping[str, float]
@@ -118,8 +107,12 @@ class Report:
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Writes every output into the folder and returns their paths."""
     files = []
-    for stem, quantity, spread in (("figure2", "payoff", "sd"), ("figure2_regret", "regret", "interval")):
-        figure = _figure(report, quantity, spread)
+    figures = {
+        "figure2": _figure(report, "payoff", "sd"),
+        "figure2_regret": _figure(report, "regret", "interval"),
+        "figure2_tuning": _tuning_picture(report),
+    }
+    for stem, figure in figures.items():
         for suffix in (".png", ".pdf"):
             save_figure(figure, folder / f"{stem}{suffix}")
             files.append(folder / f"{stem}{suffix}")
@@ -135,8 +128,8 @@ def summary_text(summary: Summary, *, unit: str = " sd") -> str:
     """
     if summary.n == 0:
         return "none healthy"
-    mean = _number(summary.mean)
-    return f"{mean} ± {_number(summary.sd)}{unit}" if summary.has_band else mean
+    mean = number(summary.mean)
+    return f"{mean} ± {number(summary.sd)}{unit}" if summary.has_band else mean
 
 
 def terminal_table(report: Report) -> str:
@@ -229,7 +222,7 @@ class _Claim:
     def sentence(self) -> str:
         """The differences, their intervals and the verdict."""
         regret, payoff = (
-            f"{_number(s.mean)} {_interval(s)}" if s.has_band else _number(s.mean) for s in (self.regret, self.payoff)
+            f"{number(s.mean)} {interval(s)}" if s.has_band else number(s.mean) for s in (self.regret, self.payoff)
         )
         return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
@@ -294,24 +287,30 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
     )
 
 
+def _tuning_picture(report: Report) -> Figure:
+    """What the scales were chosen on."""
+    note = (
+        f"Mean final regret over {report.tuning_seeds} tuning seeds, which the evaluation never uses, with 95% "
+        "intervals (Student t, clipped at 0). Diamonds: the scale of the least mean; edge: it is the first or the "
+        "last of the grid, and a wider one might hold a better scale."
+    )
+    title = "Tuning: regret against radius_scale"
+    return tuning_figure(report.tuning.values(), title=f"{title}\n{report.mark}" if report.mark else title, note=note)
+
+
 def _curves(report: Report) -> str:
     """CSV of the curves: one line per set, policy, radii and record."""
     quantities, columns = ("regret", "payoff"), ("mean", "sd", "low", "high")
-    stream = io.StringIO()
-    rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(
-        ["set", "policy", "radii", "radius_scale", "horizon", "paper_horizon", "pull", "seeds", "unhealthy"]
-        + [f"{quantity}_{column}" for quantity in quantities for column in columns]
-    )
+    header = ["set", "policy", "radii", "radius_scale", "horizon", "paper_horizon", "pull", "seeds", "unhealthy"]
+    rows: list[list[object]] = []
     for run in report.runs:
         summaries = [run.curve(quantity) for quantity in quantities]
         fixed = [run.set_name, run.policy, run.radii, f"{run.radius_scale:g}", int(run.rounds[-1])]
         fixed.append("no" if report.quick_look else "yes")
         for index, pull in enumerate(run.rounds):
             numbers = [float(getattr(s, column)[index]) for s in summaries for column in columns]
-            shown = ["" if math.isnan(n) else f"{n:.10g}" for n in numbers]
-            rows.writerow([*fixed, int(pull), summaries[0].n, summaries[0].unhealthy, *shown])
-    return stream.getvalue()
+            rows.append([*fixed, int(pull), summaries[0].n, summaries[0].unhealthy, *numbers])
+    return csv_text([*header, *(f"{quantity}_{column}" for quantity in quantities for column in columns)], rows)
 
 
 def _markdown(report: Report) -> str:
@@ -327,7 +326,7 @@ def _markdown(report: Report) -> str:
     ]
     for set_name, title in report.titles.items():
         lines += [f"## {title}, T={report.horizons[set_name]}", ""]
-        lines += _table(
+        lines += markdown_table(
             ["policy", "radii", "radius_scale"]
             + [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
             + ["unhealthy"],
@@ -341,7 +340,7 @@ def _markdown(report: Report) -> str:
         "",
     ]
     columns = ("difference", "sd", "interval")
-    lines += _table(
+    lines += markdown_table(
         [
             "set",
             "radii",
@@ -358,7 +357,7 @@ def _markdown(report: Report) -> str:
     )
     lines += ["## Tuning: mean final regret by radius_scale", ""]
     grid = next(iter(report.tuning.values())).grid
-    lines += _table(
+    lines += markdown_table(
         ["set", "policy", *(f"×{scale:g}" for scale in grid), "unhealthy"],
         [_tuning_row(title, tuning) for title, tuning in report.tuning.items()],
     )
@@ -370,40 +369,21 @@ def _markdown(report: Report) -> str:
 def _table_row(run: Run, bold: bool) -> list[str]:
     name, cells = policy_label(run.policy), []
     for summary in (run.final("payoff"), run.final("regret")):
-        cells += [_number(summary.mean), _number(summary.median), _number(summary.sd), _interval(summary)]
+        cells += [number(summary.mean), number(summary.median), number(summary.sd), interval(summary)]
     unhealthy = f"{run.final('regret').unhealthy} of {run.health.shape[0]}"
     return [f"**{name}**" if bold else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
 
 
-def _tuning_row(title: str, tuning: Tuning) -> list[str]:
+def _tuning_row(title: str, tuning: TuningCurve) -> list[str]:
     set_name, policy = title.split("/")
     means = [statistics.summarize(r, h) for r, h in zip(tuning.regret, tuning.health, strict=True)]
     cells = [
-        f"**{_number(s.mean)}**" if scale == tuning.chosen else _number(s.mean)
+        f"**{number(s.mean)}**" if scale == tuning.chosen else number(s.mean)
         for scale, s in zip(tuning.grid, means, strict=True)
     ]
     return [set_name, policy_label(policy), *cells, str(sum(s.unhealthy for s in means))]
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    body = [f"| {' | '.join(row)} |" for row in rows]
-    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *body, ""]
-
-
-def _number(value: float | NDArray[np.float64]) -> str:
-    """Whole numbers with thousands separators; three digits below 100; a dash for what does not exist."""
-    number = float(value)
-    if math.isnan(number):
-        return "–"
-    if abs(number) < 1e-6:  # rounding of sums that are thousands and more
-        return "0"
-    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
-
-
 def _spelled(summary: Summary) -> tuple[str, str, str]:
     """Mean, standard deviation and interval, one table cell each."""
-    return _number(summary.mean), _number(summary.sd), _interval(summary)
-
-
-def _interval(summary: Summary) -> str:
-    return f"[{_number(summary.low)}, {_number(summary.high)}]" if summary.has_band else "–"
+    return number(summary.mean), number(summary.sd), interval(summary)

@@ -1,0 +1,259 @@
+"""`linbet bounds`: what the theorems say for given constants, each number with its equation. Needs no JAX."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from linbet_jax import theory
+from linbet_jax.errors import InputError
+
+__all__ = ["run"]
+
+CONSTANTS = "optimism with the last beta, as in the proofs of Theorems 2 and 3 (their paper gives the rate)"
+
+
+class _Row(NamedTuple):
+    """One number and where it comes from."""
+
+    what: str
+    value: str
+    source: str
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the constants that were taken and, policy by policy, counts, levels, radii and regret bounds.
+
+    Raises:
+        InputError: a pull after the horizon, or a policy asked for by name that cannot have this horizon.
+    """
+    pulls = _chosen_pulls(options.at, options.horizon)
+    sections = []
+    for policy in options.policy or _SECTIONS:
+        title, section = _SECTIONS[policy]
+        try:
+            sections.append((title, section(options, pulls)))
+        except ValueError as error:
+            if options.policy:
+                raise InputError(str(error)) from error
+            sections.append((title, [_Row("nothing", "–", str(error))]))
+    for line in _heading(options):
+        print(line)
+    widths = [max(len(row[i]) for _, rows in sections for row in rows) for i in range(2)]
+    for title, rows in sections:
+        print(f"\n{title}")
+        said = ""
+        for row in rows:
+            source, said = ("" if row.source == said else row.source), row.source
+            print(f"  {row.what:<{widths[0]}}  {row.value:>{widths[1]}}  {source}".rstrip())
+    return 0
+
+
+def _chosen_pulls(asked: Sequence[int] | None, horizon: int) -> list[int]:
+    late = [pull for pull in asked or () if pull > horizon]
+    if late:
+        raise InputError(f"--at: {late[0]} is after the horizon; allowed are pulls from 1 to {horizon}")
+    return sorted({*(asked or (1, max(1, horizon // 100), max(1, horizon // 10))), horizon})
+
+
+def _heading(options: argparse.Namespace) -> list[str]:
+    o = options
+    return [
+        f"T = {o.horizon:,} pulls, d = {o.dim}, epsilon = {o.epsilon:g}, delta = {o.delta:g}, lambda = {o.ridge:g}",
+        f"b = {o.raw_moment_bound:g} (raw moment), c = {o.central_moment_bound:g} (central moment), of order "
+        f"1 + epsilon = {1 + o.epsilon:g}; S = {o.theta_norm:g} >= ||theta*||, D = {o.arm_norm:g} >= ||x||, "
+        f"L = {_mean_bound(o):g} >= |<x, theta*>|",
+    ]
+
+
+def _mean_bound(options: argparse.Namespace) -> float:
+    """L as given, else S D, which always bounds the means."""
+    given: float | None = options.mean_bound
+    return float(options.theta_norm * options.arm_norm) if given is None else given
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def _row(what: str, compute: Callable[[], float], source: str) -> _Row:
+    """A row whose number may be beyond float64."""
+    try:
+        return _Row(what, _number(compute()), source)
+    except OverflowError:
+        return _Row(what, "> 1e308", source)
+
+
+def _regret(options: argparse.Namespace, compute: Callable[[], float], source: str) -> _Row:
+    """A row of an upper bound; one that no policy can exceed says nothing yet, and the row says so."""
+    row, trivial = _row("regret at most", compute, source), 2 * _mean_bound(options) * options.horizon
+    empty = row.value.startswith(">") or compute() >= trivial
+    return row._replace(source=f"{source}; not yet below 2 L T = {_number(trivial)}") if empty else row
+
+
+def _known(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    everything = {**vars(options), "mean_bound": _mean_bound(options)}
+    return {name: everything[name] for name in names}
+
+
+_BOUND = ("dim", "delta", "epsilon", "ridge", "theta_norm", "arm_norm", "mean_bound")
+_RADIUS = ("epsilon", "ridge", "theta_norm")
+
+
+def _log_det(options: argparse.Namespace, updates: int) -> float:
+    """The largest that ln(det V / det(lambda I)) can be after so many updates."""
+    return float(theory.log_det_bound(updates, **_known(options, "dim", "ridge", "arm_norm")))
+
+
+def _rate(policy: str, options: argparse.Namespace, formula: str) -> _Row:
+    return _row("rate: T to the power", lambda: theory.regret_exponent(policy, options.epsilon), formula)
+
+
+def _menu(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    horizon, delta = options.horizon, options.delta
+    smallest = theory.menu_smallest_horizon(delta)
+    if horizon < smallest:
+        raise ValueError(f"T={horizon}: MENU at delta={delta:g} needs T >= {smallest} (256 + 24 ln(e/delta))")
+    groups, epochs = theory.menu_groups(horizon, delta), theory.menu_epochs(horizon, delta)
+    known = _known(options, "dim", "central_moment_bound", *_RADIUS)
+    rows = [
+        _Row("k, pulls of one arm an epoch", _number(groups), "Algorithm 1, line 2: ceil(24 ln(e T/delta))"),
+        _Row("N, epochs", _number(epochs), "Algorithm 1, line 2: floor(T/k)"),
+    ]
+    for epoch in _finished_epochs(pulls, groups, epochs):
+        radius = functools.partial(theory.menu_radius, epoch, **known)
+        rows.append(
+            _row(f"beta_n, n = {epoch:,}", radius, "Algorithm 1, line 10: 3 [(9dc)^(1/p) n^a + sqrt(lambda) S]")
+        )
+    bound = _known(options, "central_moment_bound", *_BOUND)
+    regret = functools.partial(theory.menu_regret_bound, horizon, **bound)
+    rows.append(_regret(options, regret, "Theorem 2, with prob. 1 - delta"))
+    return [*rows, _rate("menu", options, "Theorem 2: 1/(1+eps)")]
+
+
+def _tofu(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    level = _known(options, "horizon", "delta", "dim", "raw_moment_bound", "epsilon")
+    radius = {**level, **_known(options, "ridge", "theta_norm")}
+    rows = []
+    for pull in pulls:
+        proof = functools.partial(theory.tofu_level, pull, **level)
+        rows.append(_row(f"b_t, t = {pull:,}", proof, "proof of Theorem 3: (b/ln(2dT/delta))^(1/p) t^a"))
+    for pull in pulls:
+        box = functools.partial(theory.tofu_level, pull, **level, level="box")
+        rows.append(_row(f"b_t as in the box, t = {pull:,}", box, "Algorithm 2, line 4: (b/ln(2T/delta))^(1/eps) t^a"))
+    for pull in pulls:
+        beta = functools.partial(theory.tofu_radius, pull, **radius)
+        source = "Algorithm 2, line 13: 4 sqrt(d) b^(1/p) ln(2dT/delta)^(eps/p) t^a + sqrt(lambda) S"
+        rows.append(_row(f"beta_t, t = {pull:,}", beta, source))
+    bound = _known(options, "raw_moment_bound", *_BOUND)
+    regret = functools.partial(theory.tofu_regret_bound, options.horizon, **bound)
+    rows.append(_regret(options, regret, "Theorem 3, with prob. 1 - delta"))
+    return [*rows, _rate("tofu", options, "Theorem 3: 1/(1+eps)")]
+
+
+def _mom(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    schedule = theory.mom_schedule(options.horizon, delta=options.delta, epsilon=options.epsilon)
+    why = (
+        "floor(T^(2 eps/(1+3 eps)))" if not schedule.shortened else "fewer than T^(2 eps/(1+3 eps)): blocks hold a pull"
+    )
+    rows = [
+        _Row("m, epochs", _number(schedule.epochs), f"Medina and Yang: {why}"),
+        _Row("r, pulls of one arm an epoch", _number(schedule.pulls), "floor(T/m)"),
+        _Row("q, blocks an epoch", _number(schedule.blocks), "ceil(8 ln(2m/delta))"),
+        _Row("pulls a block", _number(schedule.block_pulls), "floor(r/q)"),
+    ]
+    known = {
+        **_known(options, "delta", "central_moment_bound", *_RADIUS),
+        **{name: getattr(schedule, name) for name in ("epochs", "pulls", "block_pulls")},
+    }
+    for kind, source in (
+        ("valid", "(12c)^(1/p) floor(r/q)^(-eps/p) sqrt(i) + sqrt(lambda) S"),
+        ("paper", "as printed"),
+    ):
+        for epoch in _finished_epochs(pulls, schedule.pulls, schedule.epochs):
+            beta = functools.partial(
+                theory.mom_radius, epoch, log_det_ratio=_log_det(options, epoch), radius=kind, **known
+            )
+            most = "" if kind == "valid" else " at most"
+            rows.append(_row(f"beta_i {kind}{most}, i = {epoch:,}", beta, f"Medina and Yang: {source}"))
+    bound = _known(options, "central_moment_bound", *_BOUND)
+    regret = functools.partial(theory.mom_regret_bound, options.horizon, **bound)
+    rows.append(_regret(options, regret, f"beta valid; {CONSTANTS}"))
+    return [*rows, _rate("mom", options, "Medina and Yang: (1+2 eps)/(1+3 eps)")]
+
+
+def _crt(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    level = _known(options, "raw_moment_bound", "epsilon")
+    known = _known(options, "horizon", "delta", "raw_moment_bound", *_RADIUS)
+    rows = []
+    for pull in pulls:
+        alpha = functools.partial(theory.crt_level, pull, **level)
+        rows.append(_row(f"alpha_t, t = {pull:,}", alpha, "Medina and Yang: t^(1/(2p))"))
+    for kind, source in (
+        ("valid", "alpha_t sqrt(ln(det V/det lambda I) + 2 ln(t(t+1)/delta)) + b sqrt(p) t^(1/(2p)) + sqrt(lambda) S"),
+        ("paper", "Medina and Yang, Theorem 1"),
+    ):
+        for pull in pulls:
+            beta = functools.partial(
+                theory.crt_radius, pull, log_det_ratio=_log_det(options, pull), radius=kind, **known
+            )
+            rows.append(_row(f"beta_t {kind} at most, t = {pull:,}", beta, source))
+    bound = _known(options, "raw_moment_bound", *_BOUND)
+    regret = functools.partial(theory.crt_regret_bound, options.horizon, **bound)
+    rows.append(_regret(options, regret, f"beta valid; {CONSTANTS}"))
+    return [*rows, _rate("crt", options, "Medina and Yang: 1/2 + 1/(2(1+eps))")]
+
+
+def _oful(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    known = _known(options, "delta", "noise_scale", "ridge", "theta_norm")
+    rows = []
+    for pull in pulls:
+        beta = functools.partial(theory.oful_radius, log_det_ratio=_log_det(options, pull), **known)
+        source = "Abbasi-Yadkori et al., Theorem 2: R sqrt(ln(det V/det lambda I) + 2 ln(1/delta)) + sqrt(lambda) S"
+        rows.append(_row(f"beta_t at most, t = {pull:,}", beta, source))
+    bound = _known(options, "noise_scale", "dim", "delta", "ridge", "theta_norm", "arm_norm", "mean_bound")
+    regret = functools.partial(theory.oful_regret_bound, options.horizon, **bound)
+    rows.append(_regret(options, regret, f"R = {options.noise_scale:g}-sub-Gaussian noise alone; their Theorem 3"))
+    return [*rows, _rate("oful", options, "Abbasi-Yadkori et al.: 1/2")]
+
+
+def _lower(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    del pulls
+    dim, horizon, epsilon = options.dim - options.dim % 2, options.horizon, options.epsilon
+    if dim < 2:
+        raise ValueError("d=1: the lower bound's construction needs d >= 2")
+    try:
+        smallest = theory.lower_bound_smallest_horizon(dim=dim, epsilon=epsilon)
+    except OverflowError:
+        raise ValueError(f"T={horizon}: the lower bound at epsilon={epsilon:g} needs T > 1e308") from None
+    if horizon < smallest:
+        raise ValueError(f"T={horizon}: the lower bound needs T >= {_number(float(smallest))} = (d/12)^((1+eps)/eps)")
+    of = "" if dim == options.dim else f"; d odd: of the first {dim} coordinates"
+    return [
+        _row("Delta, the gap", lambda: theory.lower_bound_gap(horizon, epsilon=epsilon), "T^(-eps/(1+eps))/12"),
+        _Row("smallest T", _number(smallest), "Delta <= 1/d: (d/12)^((1+eps)/eps)"),
+        _row(
+            "mean regret at least",
+            lambda: theory.lower_bound_regret(horizon, dim=dim, epsilon=epsilon),
+            f"Theorem 1: (d/192) T^(1/(1+eps)), over the construction's theta*, whatever the policy{of}",
+        ),
+        _rate("lower-bound", options, "Theorem 1: 1/(1+eps)"),
+    ]
+
+
+def _finished_epochs(pulls: Sequence[int], length: int, epochs: int) -> list[int]:
+    """The epochs that are finished at these pulls, each once, from 1 on."""
+    return sorted({min(epochs, max(1, math.floor(pull / length))) for pull in pulls})
+
+
+_SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, Sequence[int]], list[_Row]]]] = {
+    "menu": ("MENU (here and below p = 1 + eps, a = (1 - eps)/(2(1 + eps)))", _menu),
+    "tofu": ("TOFU", _tofu),
+    "mom": ("MoM", _mom),
+    "crt": ("CRT", _crt),
+    "oful": ("OFUL", _oful),
+    "lower-bound": ("Every policy (lower bound)", _lower),
+}

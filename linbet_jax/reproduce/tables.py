@@ -1,0 +1,119 @@
+"""How numbers and tables are written: Markdown, LaTeX, CSV and a terminal's columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import SupportsFloat
+
+from linbet_jax.regret import Summary
+
+__all__ = ["aligned_table", "csv_text", "interval", "latex_table", "markdown_table", "number", "span"]
+
+_LATEX = str.maketrans(
+    {
+        "&": r"\&",
+        "%": r"\%",
+        "#": r"\#",
+        "_": r"\_",
+        "×": r"$\times$",
+        "±": r"$\pm$",
+        "–": "--",
+        "−": "$-$",
+        "≥": r"$\ge$",
+        "≤": r"$\le$",
+        "ε": r"$\epsilon$",
+        "β": r"$\beta$",
+        "θ": r"$\theta$",
+        "δ": r"$\delta$",
+        "λ": r"$\lambda$",
+    }
+)
+
+
+def number(value: SupportsFloat) -> str:
+    """Whole numbers with thousands separators; three digits below 100; a dash for what does not exist."""
+    shown = float(value)
+    if math.isnan(shown):
+        return "–"
+    if abs(shown) < 1e-6:  # rounding of sums that are thousands and more
+        return "0"
+    return f"{shown:,.0f}" if abs(shown) >= 100 else f"{shown:.3g}"
+
+
+def interval(summary: Summary) -> str:
+    """The interval of a mean, e.g. `[120, 140]`; a dash where there is none."""
+    return f"[{number(summary.low)}, {number(summary.high)}]" if summary.has_band else "–"
+
+
+def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: int = 3) -> str:
+    """A number with fixed digits and its interval, e.g. `0.667 [0.651, 0.683]`; a dash for what does not exist."""
+    shown, ends = float(value), (float(low), float(high))
+    if math.isnan(shown):
+        return "–"
+    text = f"{shown:.{digits}f}"
+    return text if any(map(math.isnan, ends)) else f"{text} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table, an empty one last; a bar in a cell is escaped."""
+    body = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *body, ""]
+
+
+def latex_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, label: str) -> str:
+    r"""A floating LaTeX table that needs the package booktabs.
+
+    Cells are plain text, whose signs are escaped, except between dollars: a part between two dollar signs is passed on.
+    """
+    lines = [
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{_latex(caption)}}}\label{{{label}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+        r"\toprule",
+        rf"{' & '.join(map(_latex, header))} \\",
+        r"\midrule",
+        *(rf"{' & '.join(map(_latex, row))} \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _latex(text: str) -> str:
+    """Escapes what is not between dollars."""
+    parts = text.split("$")
+    return "".join(part.translate(_LATEX) if i % 2 == 0 else f"${part}$" for i, part in enumerate(parts))
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """CSV: floats to ten digits, an empty field for NaN and None."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_field(value) for value in row] for row in rows)
+    return stream.getvalue()
+
+
+def _field(value: object) -> object:
+    if value is None:
+        return ""
+    if isinstance(value, float):  # NumPy's float64 too
+        return "" if math.isnan(value) else f"{value:.10g}"
+    return value
+
+
+def aligned_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A table for a terminal: the first `left` columns aligned to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        places = enumerate(zip(cells, widths, strict=True))
+        return "  ".join(f"{cell:<{width}}" if i < left else f"{cell:>{width}}" for i, (cell, width) in places).rstrip()
+
+    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])

@@ -1,0 +1,149 @@
+"""`linbet bounds`: the numbers of the theory by name, what is refused, and that JAX stays out of it."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from linbet_jax.cli import main
+
+S1 = [
+    "bounds",
+    "--d",
+    "10",
+    "--T",
+    "2e4",
+    "--epsilon",
+    "1",
+    "--c",
+    "3",
+    "--b",
+    "19",
+    "--S",
+    "2",
+    "--D",
+    "3",
+    "--L",
+    "4",
+]
+
+
+def printed(capsys, *arguments):
+    """What the command prints: {section's first word: {row's name: (value as text, source)}}."""
+    assert main(list(arguments)) == 0
+    sections, rows = {}, {}
+    for line in capsys.readouterr().out.splitlines():
+        if line and not line.startswith(("  ", "T =", "b =")):
+            rows = sections.setdefault(line.split()[0], {})
+        elif line.startswith("  "):
+            what, value, *source = [part.strip() for part in line.strip().split("  ") if part.strip()]
+            rows[what] = (value, source[0] if source else "")
+    return sections
+
+
+def test_the_numbers_are_those_of_the_formulas(capsys):
+    found = printed(capsys, *S1)
+    assert list(found) == ["MENU", "TOFU", "MoM", "CRT", "OFUL", "Every"]
+    menu, tofu, mom, crt, oful, lower = ({what: row[0] for what, row in rows.items()} for rows in found.values())
+    assert (menu["k, pulls of one arm an epoch"], menu["N, epochs"]) == ("317", "63")
+    assert menu["beta_n, n = 63"] == menu["beta_n, n = 1"] == f"{3 * (math.sqrt(270) + 2):.6g}"  # a = 0 at epsilon = 1
+    potential = math.sqrt(20 * math.log(1 + 2e4 * 9 / 10))
+    bound = 6 * (math.sqrt(270) + 6) * math.sqrt(2e4) * math.sqrt(24 * math.log(math.e * 2e5) + 1) * potential
+    assert menu["regret at most"] == f"{bound:,.6g}"
+    union = math.log(2 * 10 * 2e4 / 0.1)
+    assert tofu["b_t, t = 200"] == f"{math.sqrt(19 / union):.6g}"
+    assert tofu["b_t as in the box, t = 200"] == f"{19 / math.log(2 * 2e4 / 0.1):.6g}"
+    assert tofu["beta_t, t = 20,000"] == f"{4 * math.sqrt(10) * math.sqrt(19) * math.sqrt(union) + 2:.6g}"
+    bound = 2 * math.sqrt(2e4) * (4 * math.sqrt(10 * 19 * union) + 6) * potential
+    assert tofu["regret at most"] == f"{bound:,.6g}"
+    assert [mom[name] for name in mom if name[1] == ","] == ["141", "141", "64"]
+    assert mom["pulls a block"] == "2"
+    assert mom["beta_i valid, i = 141"] == f"{math.sqrt(36 / 2) * math.sqrt(141) + 2:.6g}"
+    assert crt["alpha_t, t = 20,000"] == f"{2e4**0.25:.6g}"
+    log_det = 10 * math.log(1 + 2e4 * 9 / 10)
+    assert oful["beta_t at most, t = 20,000"] == f"{math.sqrt(log_det + 2 * math.log(10)) + 2:.6g}"
+    assert lower["Delta, the gap"] == f"{1 / (12 * math.sqrt(2e4)):.6g}"
+    assert lower["mean regret at least"] == f"{10 / 192 * math.sqrt(2e4):.6g}"
+    rates = [rows["rate: T to the power"] for rows in (menu, tofu, mom, crt, oful, lower)]
+    assert rates == ["0.5", "0.5", "0.75", "0.75", "0.5", "0.5"]
+
+
+def test_an_empty_bound_is_said_to_be_empty_and_equations_are_named(capsys):
+    found = printed(capsys, *S1)
+    value, source = found["MENU"]["regret at most"]
+    assert float(value.replace(",", "")) > 160_000
+    assert source == "Theorem 2, with prob. 1 - delta; not yet below 2 L T = 160,000"
+    value, source = printed(capsys, *S1, "--T", "1e12", "--policy", "tofu")["TOFU"]["regret at most"]
+    assert source == "Theorem 3, with prob. 1 - delta"
+    assert found["Every"]["mean regret at least"][1].startswith("Theorem 1: (d/192) T^(1/(1+eps))")
+    assert found["TOFU"]["beta_t, t = 1"][1].startswith("Algorithm 2, line 13: ")
+    assert found["MENU"]["N, epochs"][1] == "Algorithm 1, line 2: floor(T/k)"
+
+
+def test_what_a_horizon_does_not_allow_is_left_out_unless_asked_for(capsys):
+    found = printed(capsys, "bounds", "--d", "21", "--T", "300", "--epsilon", "0.1")
+    assert found["MENU"]["nothing"][1] == "T=300: MENU at delta=0.1 needs T >= 336 (256 + 24 ln(e/delta))"
+    assert found["Every"]["smallest T"][0] == f"{math.ceil((20 / 12) ** 11):,}"
+    found = printed(capsys, "bounds", "--d", "21", "--T", "275", "--epsilon", "0.1")
+    assert found["Every"]["nothing"][1] == "T=275: the lower bound needs T >= 276 = (d/12)^((1+eps)/eps)"
+    assert printed(capsys, "bounds", "--d", "21", "--T", "300", "--epsilon", "0.5", "--at", "7")["Every"][
+        "mean regret at least"
+    ] == (f"{20 / 192 * 300 ** (2 / 3):.6g}", "Theorem 1: (d/192) T^(1/(1+eps)), over the construction's theta*,"
+          " whatever the policy; d odd: of the first 20 coordinates")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--d", "10", "--T", "300", "--epsilon", "1", "--policy", "menu"], "T=300: MENU at delta=0.1 needs T >= 336"),
+        (["--d", "1", "--T", "300", "--epsilon", "1", "--policy", "lower-bound"], "d=1: the lower bound's"),
+        (["--d", "20", "--T", "9", "--epsilon", ".05", "--policy", "lower-bound"], "T=9: the lower bound needs T >= "),
+        (["--d", "20", "--T", "9", "--epsilon", "1e-9", "--policy", "lower-bound"], "needs T > 1e308"),
+        (["--d", "10", "--T", "20", "--epsilon", "1", "--policy", "mom"], "needs at least 24 pulls"),
+        (["--d", "10", "--T", "300", "--epsilon", "1", "--at", "5", "301"], "--at: 301 is after the horizon"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_status_2(arguments, message, capsys):
+    assert main(["bounds", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("linbet: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--epsilon", "1.01"], "--epsilon: must be in (0, 1], got '1.01'"),
+        (["--epsilon", "0"], "--epsilon: must be in (0, 1], got '0'"),
+        (["--delta", "1"], "--delta: must be in (0, 1), got '1'"),
+        (["--ridge", "0"], "--ridge: must be in (0, 1e+100], got '0'"),
+        (["--b", "-1"], "--b: must be in [0, 1e+100], got '-1'"),
+        (["--S", "nan"], "--S: must be in [0, 1e+100], got 'nan'"),
+        (["--T", "1.5"], "--T: must be a whole number from 1 to 1e18, got '1.5'"),
+        (["--d", "ten"], "--d: must be a whole number, got 'ten'"),
+        (["--policy", "ucb"], "--policy: invalid choice: 'ucb'"),
+    ],
+)
+def test_wrong_usage_names_the_option(changed, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([*S1, *changed])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert message in err
+
+
+def test_numbers_beyond_float64_are_said_to_be(capsys):
+    rows = printed(capsys, *S1, "--epsilon", "1e-3", "--b", "1e9", "--policy", "tofu")["TOFU"]
+    assert rows["b_t as in the box, t = 1"][0] == "> 1e308"
+
+
+def test_it_needs_no_jax():
+    code = (
+        f"import sys; from linbet_jax.cli import main; main({S1!r}); print([m for m in ('jax',) if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
