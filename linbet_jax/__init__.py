@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from linbet_jax._version import __version__
 
 if TYPE_CHECKING:
-    from linbet_jax import datasets, kernels, noise, plotting, policies, regret, theory
+    from linbet_jax import datasets, kernels, noise, plotting, policies, regret, sweep, theory
     from linbet_jax.bandit import LinearBandit
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
     from linbet_jax.simulator import Result, Trace, simulate, simulate_grid
 
-_MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "theory")
+_MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "sweep", "theory")
 _NAMES = {
     "FixedSet": "linbet_jax.policy",
     "LinearBandit": "linbet_jax.bandit",
@@ -52,6 +52,7 @@ __all__ = [
     "regret",
     "simulate",
     "simulate_grid",
+    "sweep",
     "theory",
 ]
 

@@ -116,11 +116,15 @@ LAYERS = {
     "reproduce": {
         "_version", "errors", "policy", "policies", "bandit", "datasets", "simulator", "regret", "results", "plotting",
     },
+    "sweep": {
+        "errors", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "results", "plotting",
+        "reproduce",
+    },
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
         "results", "plotting",
     },
-    "cli": {"_version", "errors", "noise", "policies", "datasets", "reproduce", "results", "bench"},
+    "cli": {"_version", "errors", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep"},
     "__main__": {"cli"},
 }  # fmt: skip
 

@@ -188,8 +188,9 @@ def compute(
         "block_size": evaluation[0].block_size,
         "device": evaluation[0].device,
         "prng": evaluation[0].prng,
-        # Launches are shared by the scales: every result of one call carries the call's number.
-        "reruns": {"tuning": tuning[0].reruns, "evaluation": evaluation[0].reruns},
+        "reruns": {
+            name: sum(r.reruns for r in part) for name, part in (("tuning", tuning), ("evaluation", evaluation))
+        },
     }
     arrays: dict[str, NDArray[Any]] = {
         "tuning_regret": tuning_regret,
