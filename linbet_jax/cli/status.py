@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False))
         return 0 if found.healthy else 1
     print(f"{found.folder}{f' ({found.name})' if found.name else ''}: {'running' if found.running else 'not running'}")
-    left = "" if found.seconds_left is None or not found.to_do else f", about {duration(found.seconds_left)} left"
+    left = "" if found.seconds_left is None or not found.to_do else f", {duration(found.seconds_left)} left"
     print(f"{found.done} of {found.cells} cells done, {len(found.failed)} failed, {found.to_do} to do{left}")
     for title in found.in_progress:
         print(f"  running    {title}")

@@ -11,12 +11,14 @@ import numpy as np
 
 from linbet_jax import policies
 from linbet_jax.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
+from linbet_jax.datasets import HORIZONS
 from linbet_jax.errors import InputError
 from linbet_jax.plotting import policy_label
 from linbet_jax.reproduce.provenance import constants
 from linbet_jax.results import digest
 from linbet_jax.simulator import program_key
 from linbet_jax.sweep import plugins, work, worlds
+from linbet_jax.sweep.grid import CELL_KEYS
 from linbet_jax.sweep.model import CellChoice, PolicyChoice, Sweep
 from linbet_jax.sweep.schema import nearest, shown
 
@@ -25,6 +27,7 @@ __all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "plan", "swept_names"]
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
 _FORMAT = 1  # of the files; part of every identity
+_NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
 
 
 class Cell(NamedTuple):
@@ -85,14 +88,15 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
     swept = _swept(sweep.cells)
     programs: dict[Hashable, int] = {}
     batches: dict[Hashable, int] = {}
-    sets: dict[int, dict[str, Any]] = {}
+    sets: dict[str, dict[str, Any]] = {}
     found: dict[str, Cell] = {}
     for choice in sweep.cells:
         title = _title(choice, swept)
         try:
-            if id(choice.set) not in sets:
-                sets[id(choice.set)] = worlds.spec(choice.set, sweep.folder)
-            spec = _spec(choice, sets[id(choice.set)], sweep)
+            same = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
+            if same not in sets:
+                sets[same] = worlds.spec(choice.set, sweep.folder)
+            spec = _spec(choice, sets[same], sweep)
             built = _built(choice, spec)
             horizon = spec["horizon"]
             try:
@@ -165,8 +169,6 @@ def _simple(value: Any) -> Any:
 def _spec(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> dict[str, Any]:
     horizon = choice.horizon
     if horizon is None:
-        from linbet_jax.datasets import HORIZONS
-
         horizon = HORIZONS[choice.set.source]
     player: dict[str, Any] = {"source": choice.policy.source, "options": dict(choice.policy.options)}
     if ":" in choice.policy.source:
@@ -204,7 +206,8 @@ def _check_options(choice: PolicyChoice) -> None:
     if choice.source not in policies.names():
         known = [*policies.names(), "module:function"]
         raise InputError(f"{choice.where}.policy = {choice.source!r}: no such policy{nearest(choice.source, known)}")
-    known = ["policy", "sets", *_COMMON, *policies.options(choice.source)]
+    beside = CELL_KEYS if choice.where.startswith("cells[") else ("policy", "sets")
+    known = list(dict.fromkeys([*beside, *_COMMON, *policies.options(choice.source)]))
     for name, value in choice.options.items():
         if name not in known:
             raise InputError(f"{choice.where}.{name}: unknown key{nearest(name, known)}")
@@ -216,6 +219,7 @@ def _placed(where: str, values: Mapping[str, Any], error: Exception) -> str:
     """A check's message behind the path of the field that it is about, where it begins with one."""
     text = str(error) or type(error).__name__
     field = text.replace("=", " ").split(" ", 1)[0]
+    field = _NAMES_HERE.get(field, field)
     if not isinstance(error, ValueError):
         text = f"{type(error).__name__}: {text}"
     return f"{where}.{field}: {text}" if field in values else f"{where}: {text}"

@@ -244,8 +244,9 @@ class _Run:
         if state.gaps(seeds):
             return
         self._done += 1
-        if state.stale or len(state.pieces) > 1 or state.pieces[0][2] != self._store.cell_path(cell.id):
+        if state.stale or [each[2] for each in state.pieces] != [self._store.cell_path(cell.id)]:
             self._write(state)
+        self._store.drop_parts(cell.id)
 
     def _write(self, state: _State) -> None:
         facts = merged_facts([facts for *_, facts in state.pieces])

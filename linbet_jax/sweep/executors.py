@@ -6,6 +6,7 @@ a part says everything, and `work.run_part` is what every executor calls.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -111,13 +112,18 @@ class InProcess:
     def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
         """See :class:`Executor`."""
         line = _Line(parts)
-        finished: queue.SimpleQueue[tuple[Part, Outcome] | None] = queue.SimpleQueue()
+        finished: queue.Queue[tuple[Part, Outcome] | None] = queue.Queue(_THREADS)  # what waits is held in memory
+
+        def hand_over(item: tuple[Part, Outcome] | None) -> None:
+            while not line.closed:
+                with contextlib.suppress(queue.Full):
+                    return finished.put(item, timeout=0.1)
 
         def work() -> None:
             while (part := line.take(wanted)) is not None:
-                finished.put((part, self._one(part, advance)))
+                hand_over((part, self._one(part, advance)))
                 line.done(part)
-            finished.put(None)
+            hand_over(None)
 
         threads = [threading.Thread(target=work, name=f"sweep-{n}") for n in range(_THREADS)]
         for thread in threads:
@@ -160,12 +166,12 @@ class _Line:
         self._waiting = list(parts)
         self._busy: set[int] = set()
         self._changed = threading.Condition()
-        self._closed = False
+        self.closed = False
 
     def take(self, wanted: Wanted) -> Part | None:
         """The next part, when one is free; None when there is none left."""
         with self._changed:
-            while not self._closed and self._waiting:
+            while not self.closed and self._waiting:
                 free = next((n for n, part in enumerate(self._waiting) if part.program not in self._busy), None)
                 if free is None:
                     self._changed.wait()
@@ -185,7 +191,7 @@ class _Line:
     def close(self) -> None:
         """Drops what has not begun."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             self._changed.notify_all()
 
 

@@ -25,7 +25,7 @@ from linbet_jax.sweep.schema import (
     shown,
 )
 
-__all__ = ["SETS", "read"]
+__all__ = ["CELL_KEYS", "SETS", "read"]
 
 PAPER = ("S1", "S2", "S3", "S4")
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"
@@ -47,6 +47,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     ARMS: ("arms", "theta_star", "noise"),
 }
 _SET_KEYS = tuple(name for name in SetTable.model_fields if name not in ("set", "horizon"))
+CELL_KEYS = (*CellTable.model_fields, *_SET_KEYS)  # of one of [[cells]], beside the policy's options
 
 
 class _Axis(NamedTuple):
@@ -141,7 +142,7 @@ def _product(
     horizon_path = "horizon" if set_table.horizon is None else f"{set_where}.horizon"
     _check_horizon(horizon, set_source, set_where)
     if isinstance(horizon, list):
-        axes.insert(0, _Axis(horizon_path, horizon))
+        axes.insert(0, _axis(horizon_path, horizon))
     cells = []
     for chosen in zips.combinations([*axes, *own_axes]):
         cells.append(
@@ -202,8 +203,10 @@ def _split(values: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[
             inner_fixed, inner_axes = _split(value, path)
             fixed[name] = inner_fixed
             axes += inner_axes
-        else:
+        elif isinstance(value, (str, int, float, list)):
             fixed[name] = value
+        else:
+            raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
     return fixed, axes
 
 

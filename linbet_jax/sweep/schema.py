@@ -21,14 +21,14 @@ __all__ = ["CellTable", "Document", "PolicyTable", "SetTable", "nearest", "overr
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
 
-_Whole = Annotated[int, Field(ge=1, le=2**31)]
+_Whole = Annotated[int, Field(ge=1, le=2 * 10**9)]
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Epsilon = Annotated[float, Field(gt=0, le=1)]
 _Seed = Annotated[int, Field(ge=0, le=2**32 - 2)]
 
 _LISTS = ", or a list of such"
-_WHOLE = "a whole number, 1 to 2147483648" + _LISTS
+_WHOLE = "a whole number, 1 to 2000000000" + _LISTS
 _POSITIVE = "a number above 0" + _LISTS
 _NOT_NEGATIVE = "a number, at least 0" + _LISTS
 
@@ -88,7 +88,7 @@ class CellTable(_Strict):
 
     set: str = Field(description="the name of one of [sets], or what [sets.NAME] takes as `set`")
     policy: str = Field(description="the name of one of [policies], or what [policies.NAME] takes as `policy`")
-    horizon: _Whole | None = Field(None, description="a whole number, 1 to 2147483648")
+    horizon: _Whole | None = Field(None, description="a whole number, 1 to 2000000000")
 
     @property
     def rest(self) -> dict[str, Any]:

@@ -147,7 +147,11 @@ class Store:
         """Writes a whole cell from files and rows that together hold its seeds in order, and removes its parts."""
         rows = (each for piece in pieces for each in (self._read(piece) if isinstance(piece, Path) else [piece]))
         self._write(self.cell_path(cell["id"]), {**cell, "seeds": seeds}, rows, facts, 0, seeds)
-        shutil.rmtree(self.parts_path(cell["id"]), ignore_errors=True)
+        self.drop_parts(cell["id"])
+
+    def drop_parts(self, cell: str) -> None:
+        """Removes the parts of a cell that is whole."""
+        shutil.rmtree(self.parts_path(cell), ignore_errors=True)
 
     def _write(
         self,
@@ -215,19 +219,32 @@ def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _table(rows: Rows, cell: Mapping[str, Any]) -> pa.Table:
     seeds, records = rows.regret.shape
-    none = pa.array(np.zeros(seeds * records, np.int32))
+    first = _column(np.zeros(seeds * records, np.int32))
     return pa.Table.from_arrays(
         [
-            pa.array(np.repeat(np.arange(rows.start, rows.stop, dtype=np.int64), records)),
-            pa.array(np.tile(rows.rounds, seeds)),
-            pa.array(rows.regret.reshape(-1)),
-            pa.array(rows.payoff.reshape(-1)),
-            pa.array(np.repeat(rows.health, records)),
-            pa.DictionaryArray.from_arrays(none, [cell["policy"]]),
-            pa.DictionaryArray.from_arrays(none, [cell["set"]]),
+            _column(np.repeat(np.arange(rows.start, rows.stop, dtype=np.int64), records)),
+            _column(np.tile(rows.rounds, seeds)),
+            _column(rows.regret.reshape(-1)),
+            _column(rows.payoff.reshape(-1)),
+            _column(np.repeat(rows.health, records)),
+            pa.DictionaryArray.from_arrays(first, _word(cell["policy"])),
+            pa.DictionaryArray.from_arrays(first, _word(cell["set"])),
         ],
         schema=SCHEMA,
     )
+
+
+def _column(values: NDArray[Any]) -> pa.Array:
+    """A column that shares the array's memory; `pa.array` would import pandas, which takes longer than a cell."""
+    kept = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(kept.dtype), kept.size, [None, pa.py_buffer(kept)])
+
+
+def _word(text: str) -> pa.Array:
+    """An array of one text."""
+    content = text.encode()
+    ends = np.array([0, len(content)], np.int32)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(content))
 
 
 def _rows(table: pa.Table) -> Rows:

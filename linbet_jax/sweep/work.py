@@ -21,6 +21,7 @@ from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
 from linbet_jax.simulator import Result, simulate_grid
 from linbet_jax.sweep import plugins, worlds
+from linbet_jax.sweep.grid import LOWER_BOUND
 
 __all__ = ["Built", "build", "run_part"]
 
@@ -44,17 +45,18 @@ def build(cell: Mapping[str, Any]) -> Built:
     Raises:
         ValueError: what the bandit's or the policy's own checks say.
     """
-    bandit = _bandit(_Plain(cell["set"]), cell["horizon"] if cell["set"]["source"] == "lower-bound" else 0)
-    policy, params = _policy(_Plain(cell["policy"]), bandit, cell["horizon"])
+    world, player = cell["set"], cell["policy"]
+    bandit = _bandit(_Plain(world, world["content"]), cell["horizon"] if world["source"] == LOWER_BOUND else 0)
+    policy, params = _policy(_Plain(player, json.dumps(player, sort_keys=True, default=str)), bandit, cell["horizon"])
     return Built(bandit, policy, params)
 
 
 class _Plain:
-    """Plain data as a key of a cache: compares by its JSON, arrays by content."""
+    """Plain data as a key of a cache."""
 
-    def __init__(self, value: Mapping[str, Any]) -> None:
+    def __init__(self, value: Mapping[str, Any], text: str) -> None:
         self.value = value
-        self._text = json.dumps(value, sort_keys=True, default=lambda array: [array.shape, array.tobytes().hex()])
+        self._text = text
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Plain) and self._text == other._text

@@ -18,6 +18,7 @@ from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
 from linbet_jax.reproduce.provenance import constants
+from linbet_jax.results import digest
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.grid import ARMS, LOWER_BOUND, UNIFORM
 from linbet_jax.sweep.model import SetChoice
@@ -29,7 +30,7 @@ DEFAULT_BEST_MEAN = 1.0
 
 
 def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
-    """A set as plain data: its values, with the arms of a file read in and a function of one's own hashed.
+    """A set as plain data: its values, with the arms of a file read in, and `content`, the hash of it all.
 
     Raises:
         InputError: a file or a module that is not there or not usable; the message begins with the field.
@@ -42,11 +43,22 @@ def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
             theta = _column(_matrix(folder / theta, f"{choice.where}.theta_star"))
         plain["values"] |= {"arms": arms, "theta_star": np.asarray(theta, np.float64)}
     if ":" in choice.source:
-        _, digest = plugins.load(choice.source, folder, f"{choice.where}.set")
-        plain |= {"folder": str(folder), "digest": digest}
+        _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
+        plain |= {"folder": str(folder), "digest": source}
     if "noise" in choice.values:
         _law(choice.values["noise"], f"{choice.where}.noise")
-    return plain
+    return {**plain, "content": digest(_written(plain))}
+
+
+def _written(value: Any) -> Any:
+    """The value as JSON can write it, arrays by shape and bytes; other values of a TOML file (dates) as text."""
+    if isinstance(value, dict):
+        return {name: _written(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_written(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return [list(value.shape), np.ascontiguousarray(value, dtype="<f8").tobytes().hex()]
+    return value if isinstance(value, (str, int, float)) else str(value)
 
 
 def build(plain: dict[str, Any], horizon: int) -> LinearBandit:
@@ -57,8 +69,8 @@ def build(plain: dict[str, Any], horizon: int) -> LinearBandit:
     """
     source, values = plain["source"], dict(plain["values"])
     if ":" in source:
-        make, digest = plugins.load(source, plain["folder"], "set")
-        if digest != plain["digest"]:
+        make, found = plugins.load(source, plain["folder"], "set")
+        if found != plain["digest"]:
             raise InputError(f"set = {source!r}: the module is another one here than where the sweep was started")
         bandit = make(**values.get("options", {}))
         if not isinstance(bandit, LinearBandit):
