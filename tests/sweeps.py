@@ -92,7 +92,12 @@ class Server:
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
         )
 
     def ask(self, **question):
@@ -146,8 +151,6 @@ def _child(question):
 def _serve():
     import pyarrow.parquet  # noqa: F401
 
-    import linbet_jax.sweep.dryrun
-    import linbet_jax.sweep.driver  # noqa: F401
     from linbet_jax.cli import runtime, status, sweep  # noqa: F401
 
     for line in sys.stdin:

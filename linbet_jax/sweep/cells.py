@@ -119,7 +119,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
             rounds=tuple(rounds.tolist()),
             program=programs.setdefault(program, len(programs)),
             batch=batches.setdefault(shared, len(batches)),
-            swept={name: _simple(v) for name, v in choice.values.items() if name in swept[_names(choice)]},
+            swept={name: v for name, v in _values(choice).items() if name in swept[_names(choice)]},
         )
         held = found.setdefault(identity, cell)
         if (held.entry["set"], held.entry["policy"]) != (entry["set"], entry["policy"]):
@@ -136,22 +136,37 @@ def _swept(cells: Sequence[CellChoice]) -> dict[tuple[str, str], dict[str, None]
     seen: dict[tuple[str, str], dict[str, list[Any]]] = {}
     for choice in cells:
         group = seen.setdefault(_names(choice), {})
-        for name, value in choice.values.items():
+        for name, value in _values(choice).items():
             values = group.setdefault(name, [])
             if value not in values:
                 values.append(value)
-    return {names: {n: None for n, values in group.items() if len(values) > 1} for names, group in seen.items()}
+    found = {}
+    for names, group in seen.items():
+        varied = {name: None for name, values in group.items() if len(values) > 1}
+        # Several laws differ as a whole; settings of one law differ in their parameters.
+        several_laws = len(group.get("noise.law", [])) > 1
+        dropped = [n for n in varied if (n.startswith("noise.") if several_laws else n == "noise")]
+        found[names] = {n: None for n in varied if n not in dropped}
+    return found
+
+
+def _values(choice: CellChoice) -> dict[str, Any]:
+    """What the file chose for a cell, by flat names: a law as a whole, and each of its parameters."""
+    flat = {}
+    for name, value in choice.values.items():
+        flat[name] = _simple(value)
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{field}": entry for field, entry in value.items()}
+    return flat
 
 
 def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None]]) -> str:
-    values = choice.values
+    values = _values(choice)
     varied = [f"{name}={_short(values[name])}" for name in swept[_names(choice)] if name in values]
     return f"{choice.set.label}/{choice.policy.label}" + (f" ({', '.join(varied)})" if varied else "")
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return str(_simple(value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -229,7 +244,8 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
     """The manifest's entry: names, options, parameters and the bandit's constants."""
     bandit, own = built.bandit, choice.policy.source == choice.policy.label
     options, parameters = _described(choice.policy, built.params)
-    values = {name: _simple(v) for name, v in choice.set.values.items() if name not in ("arms", "theta_star")}
+    given = choice.set.values["options"] if ":" in choice.set.source and choice.set.values else choice.set.values
+    values = {name: _simple(v) for name, v in given.items() if name not in ("arms", "theta_star")}
     return {
         "set": choice.set.label,
         "policy": choice.policy.label,
@@ -239,7 +255,7 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
         "dtype": sweep.dtype,
         "options": options,
         "parameters": parameters,
-        "set_options": {**values.pop("options", {}), **values} if ":" in choice.set.source else values,
+        "set_options": values,
         "bandit": {
             "K": bandit.num_arms,
             "d": bandit.dim,

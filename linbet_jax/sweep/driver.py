@@ -251,8 +251,8 @@ class _Run:
     def _write(self, state: _State) -> None:
         facts = merged_facts([facts for *_, facts in state.pieces])
         pieces = [piece for _, _, piece, _ in state.pieces]
-        self._store.write_cell(state.cell.entry, self._sweep.seeds, pieces, facts)
-        state.pieces = []
+        path = self._store.write_cell(state.cell.entry, self._sweep.seeds, pieces, facts)
+        state.pieces = [(0, self._sweep.seeds, path, facts)]
 
     # Cutting the work ------------------------------------------------------------------------------------------------
 

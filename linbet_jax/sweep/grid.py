@@ -293,10 +293,10 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     _check_horizon(horizon, source, where)
     policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
     options = {**policy_table.options, **own_policy}
-    values = {"horizon": horizon, **_set_values(source, set_table, where), **options}
-    for axis in _split(values, where)[1]:
-        raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
     set_values = _set_values(source, set_table, where)
+    axes = [_axis(f"{where}.horizon", horizon)] if isinstance(horizon, list) else []
+    for axis in (*axes, *_split(set_values, where)[1], *_split(options, where)[1]):
+        raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
     return CellChoice(
         SetChoice(cell.set, source, set_values, where),
         PolicyChoice(cell.policy, policy_table.policy or cell.policy, options, where),

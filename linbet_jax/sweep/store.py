@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from linbet_jax.results import CELLS, replacing
+from linbet_jax.results import CELLS, digest, replacing
 
 __all__ = ["SCHEMA", "Header", "Rows", "Store", "merged_facts"]
 
@@ -143,11 +143,13 @@ class Store:
 
     def write_cell(
         self, cell: Mapping[str, Any], seeds: int, pieces: Sequence[Path | Rows], facts: Mapping[str, Any]
-    ) -> None:
+    ) -> Path:
         """Writes a whole cell from files and rows that together hold its seeds in order, and removes its parts."""
-        rows = (each for piece in pieces for each in (self._read(piece) if isinstance(piece, Path) else [piece]))
-        self._write(self.cell_path(cell["id"]), {**cell, "seeds": seeds}, rows, facts, 0, seeds)
+        rows = (each for piece in pieces for each in (self._read(piece, None) if isinstance(piece, Path) else [piece]))
+        path = self.cell_path(cell["id"])
+        self._write(path, {**cell, "seeds": seeds}, rows, facts, 0, seeds)
         self.drop_parts(cell["id"])
+        return path
 
     def drop_parts(self, cell: str) -> None:
         """Removes the parts of a cell that is whole."""
@@ -162,7 +164,6 @@ class Store:
         start: int,
         stop: int,
     ) -> None:
-        total = hashlib.sha256()
         # A file of Python's own: a full disk is then an OSError with its number and name.
         with replacing(path) as temporary, temporary.open("wb") as file:
             writer = parquet.ParquetWriter(
@@ -170,46 +171,79 @@ class Store:
                 SCHEMA,
                 compression="zstd",
                 use_dictionary=_DICTIONARIES,
-                write_statistics=["seed", "pull"],
+                write_statistics=False,  # nothing else would tell when a flipped bit changed them
                 write_page_checksum=True,
             )
-            seed, unhealthy = start, 0
-            for group in _regrouped(rows, start):
-                _digest(total, group)
-                unhealthy += int(np.count_nonzero(group.health))
-                seed = group.stop
-                writer.write_table(_table(group, cell), row_group_size=group.regret.size)
-            if seed != stop:
-                raise ValueError(f"{path.name}: holds the seeds {start} to {seed}, not to {stop}")
-            meta = {"id": cell["id"], "cell": dict(cell), **{name: facts[name] for name in FACTS}}
-            meta |= {"seeds": [start, stop - start], "unhealthy": unhealthy, "checksum": total.hexdigest()}
-            writer.add_key_value_metadata({METADATA: json.dumps(meta, sort_keys=True)})
-            writer.close()
+            try:
+                _fill(writer, cell, rows, facts, start, stop)
+                writer.close()
+            except BaseException:
+                writer.is_open = False  # or it tries to end the file once more when it is collected
+                raise
 
-    def _read(self, path: Path) -> Iterator[Rows]:
-        """The rows of a verified file, a row group at a time."""
+    def _read(self, path: Path, cell: Mapping[str, Any] | None) -> Iterator[Rows]:
+        """The rows of a file, a row group at a time; ValueError when they name another set or policy than the cell."""
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             for group in range(file.num_row_groups):
-                yield _rows(file.read_row_group(group))
+                table = file.read_row_group(group)
+                if cell is not None and any(
+                    set(table[name].unique().to_pylist()) != {cell[name]} for name in ("policy", "set")
+                ):
+                    raise ValueError("rows of another set or policy")
+                yield _rows(table)
 
     def _verify(self, path: Path, cell: str, rounds: Sequence[int]) -> Header | None:
         """What a file holds, or None when it is damaged in any way or another cell's."""
         try:
-            meta = json.loads(parquet.read_metadata(path).metadata[METADATA.encode()])
+            with parquet.ParquetFile(path) as file:
+                if not file.schema_arrow.remove_metadata().equals(SCHEMA):
+                    return None
+                meta = json.loads(file.metadata.metadata[METADATA.encode()])
             total, seed, unhealthy = hashlib.sha256(), meta["seeds"][0], 0
-            for rows in self._read(path):
+            for rows in self._read(path, meta["cell"]):
                 if rows.start != seed or rows.rounds.tolist() != list(rounds):
                     return None
                 seed = rows.stop
                 unhealthy += int(np.count_nonzero(rows.health))
                 _digest(total, rows)
-            whole = (meta["id"], meta["checksum"], seed - meta["seeds"][0], meta["unhealthy"])
-            if whole != (cell, total.hexdigest(), meta["seeds"][1], unhealthy):
+            checksum = meta.pop("checksum")
+            if (meta["id"], meta["unhealthy"], sum(meta["seeds"])) != (cell, unhealthy, seed):
+                return None
+            if checksum != _checksum(total, meta):
                 return None
             names = (meta["cell"]["set"], meta["cell"]["policy"], meta["cell"]["label"])
             return Header(meta["seeds"][0], seed, {name: meta[name] for name in FACTS}, names, unhealthy)
         except Exception:  # broken bytes make the readers raise nearly anything
             return None
+
+
+def _fill(
+    writer: parquet.ParquetWriter,
+    cell: Mapping[str, Any],
+    rows: Iterable[Rows],
+    facts: Mapping[str, Any],
+    start: int,
+    stop: int,
+) -> None:
+    """Writes rows in groups of one size, and what is known of them."""
+    total = hashlib.sha256()
+    seed, unhealthy = start, 0
+    for group in _regrouped(rows, start):
+        _digest(total, group)
+        unhealthy += int(np.count_nonzero(group.health))
+        seed = group.stop
+        writer.write_table(_table(group, cell), row_group_size=group.regret.size)
+    if seed != stop:
+        raise ValueError(f"cell {cell['id']}: holds the seeds {start} to {seed}, not to {stop}")
+    meta = {"id": cell["id"], "cell": dict(cell), **{name: facts[name] for name in FACTS}}
+    meta |= {"seeds": [start, stop - start], "unhealthy": unhealthy}
+    meta = json.loads(json.dumps(meta))
+    writer.add_key_value_metadata({METADATA: json.dumps({**meta, "checksum": _checksum(total, meta)}, sort_keys=True)})
+
+
+def _checksum(rows: Any, meta: Mapping[str, Any]) -> str:
+    """Hash of a file's rows and of what it says of them."""
+    return digest([rows.hexdigest(), meta])
 
 
 def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
