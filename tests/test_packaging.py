@@ -100,6 +100,7 @@ def test_names_of_the_package_resolve_and_others_do_not(tmp_path):
 LAYERS = {
     "_version": set(),
     "errors": set(),
+    "labels": set(),
     "kernels": set(),
     "theory": set(),
     "policy": set(),
@@ -112,12 +113,12 @@ LAYERS = {
     "simulator": {"kernels", "policy", "bandit", "checks", "replication"},
     "regret": {"simulator"},
     "results": {"errors"},
-    "plotting": {"regret", "results"},
+    "plotting": {"labels", "regret", "results"},
     "reproduce": {
         "_version", "errors", "policy", "policies", "bandit", "datasets", "simulator", "regret", "results", "plotting",
     },
     "sweep": {
-        "errors", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "results", "plotting",
+        "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "results",
         "reproduce",
     },
     "bench": {

@@ -192,6 +192,7 @@ def test_arms_from_files(tmp_path, kind):
 POLICY = """
 import functools
 import jax.numpy as jnp
+import numpy as np
 import linbet_jax as lb
 
 @functools.lru_cache
@@ -205,13 +206,12 @@ def _policy(dim, step):
     return lb.Policy("turns", init, select, update)
 
 def make(bandit, *, horizon, step=1, weight=1.0):
-    return _policy(bandit.dim, step), {"weight": weight}
+    return _policy(bandit.dim, step), {"weight": weight, "more": {"table": np.zeros((9, 9)), "limit": np.inf}}
 
 def broken(bandit, *, horizon):
     raise RuntimeError("no such thing")
 
 def world(size=2, names=("a",)):
-    import numpy as np
     return lb.LinearBandit(np.eye(size), np.arange(1.0, size + 1), lb.noise.StudentT(3.0), name="mine")
 
 def not_a_world():
@@ -232,7 +232,8 @@ def test_policies_and_worlds_of_one_s_own(tmp_path):
     assert found[0].entry["label"] == "turns"
     built = work.build(found[5].spec)
     assert built.bandit.num_arms == 3
-    assert built.params == {"weight": 0.5}
+    assert built.params["weight"] == 0.5
+    assert found[5].entry["parameters"] == {"weight": 0.5}
     ids = [c.id for c in found]
     assert [c.id for c in cells(tmp_path, text)] == ids
     (tmp_path / "ours.py").write_text(POLICY + "\n# another comment\n", encoding="utf-8")

@@ -9,6 +9,8 @@ import os
 import pty
 import re
 import select
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -409,6 +411,23 @@ def test_a_journal_that_was_cut_off_is_read_and_carried_on(file, tmp_path):
     assert status(out).done == 4
 
 
+@pytest.mark.timeout(60)
+def test_status_needs_no_jax_and_a_sweep_neither_plots_nor_pandas(file, tmp_path):
+    out = tmp_path / "run"
+    sweep(file, out)
+    code = """if True:
+        import sys
+        from linbet_jax.cli import main
+        heavy = lambda: [name for name in ("jax", "scipy", "matplotlib", "pandas") if name in sys.modules]
+        assert main(["status", sys.argv[1]]) == 0
+        print(heavy())
+        import linbet_jax.sweep.driver
+        print(heavy())
+    """
+    done = subprocess.run([sys.executable, "-c", code, str(out)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["4 of 4 cells done, 0 failed, 0 to do", "[]", "['jax', 'scipy']"]
+
+
 def test_status_of_what_is_no_sweep(tmp_path):
     with pytest.raises(RunFolderError, match="cannot be read"):
         status(tmp_path)
@@ -608,6 +627,22 @@ def test_bits_are_the_same_batched_alone_in_parts_resumed_and_on_one_device(real
     run(read(file), tmp_path / "parts", executor=InProcess(jax.devices()[:1]))
     assert len(parts_of(tmp_path / "parts")) == 6
     assert contents(tmp_path / "parts") == reference
+
+
+@pytest.mark.timeout(120)
+def test_cells_of_equal_static_shape_share_one_compile(real, tmp_path, monkeypatch):
+    lowered = []
+    original = simulator.lower
+    monkeypatch.setattr(simulator, "lower", lambda *arguments: lowered.append(1) or original(*arguments))
+    text = (
+        'seeds = 16\nrecords = 3\nhorizon = 60\n[sets.a]\nset = "uniform"\nK = 3\nd = 2\ninstance_seed = [0, 1]\n'
+        'noise = {law = "StudentT", df = [3.0, 4.0]}\n[policies.greedy]\nridge = [1.0, 2.0]\n[policies.uniform]\n'
+    )
+    (tmp_path / "x.toml").write_text(text, encoding="utf-8")
+    cells = plan(read(tmp_path / "x.toml"), {"dtype": "float64"}, "cpu")
+    assert (len(cells), len({cell.program for cell in cells})) == (12, 2)
+    assert run(read(tmp_path / "x.toml"), tmp_path / "run").cells == 12
+    assert len(lowered) == 2
 
 
 @pytest.mark.timeout(120)

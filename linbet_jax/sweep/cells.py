@@ -13,7 +13,7 @@ from linbet_jax import policies
 from linbet_jax.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
 from linbet_jax.datasets import HORIZONS
 from linbet_jax.errors import InputError
-from linbet_jax.plotting import policy_label
+from linbet_jax.labels import policy_label
 from linbet_jax.reproduce.provenance import constants
 from linbet_jax.results import digest
 from linbet_jax.simulator import program_key
@@ -250,7 +250,11 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
         "set": choice.set.label,
         "policy": choice.policy.label,
         "label": policy_label(choice.policy.label) if own else choice.policy.label,
-        "source": {"set": choice.set.source, "policy": choice.policy.source},
+        "source": {
+            "set": choice.set.source,
+            "policy": choice.policy.source,
+            **{f"{side}_module": spec[side]["digest"] for side in ("set", "policy") if "digest" in spec[side]},
+        },
         "horizon": spec["horizon"],
         "dtype": sweep.dtype,
         "options": options,
@@ -269,13 +273,23 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
 def _described(choice: PolicyChoice, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A policy's options that shape it, and its numbers: (options, parameters)."""
     fields = params._asdict() if hasattr(params, "_asdict") else params if isinstance(params, Mapping) else {}
-    numbers = {str(name): np.asarray(value).tolist() for name, value in fields.items()}
-    parameters = {n: v if np.ndim(v) or math.isfinite(v) else None for n, v in numbers.items() if n != "horizon"}
+    parameters = {str(n): _listed(value) for n, value in fields.items() if n != "horizon" and _is_numeric(value)}
     if ":" in choice.source:
         return dict(choice.options), parameters
     options = {**policies.options(choice.source), **choice.options}
     common = {name: options.pop(name, default) for name, default in _COMMON.items()}
     return {n: v for n, v in options.items() if n not in parameters and v is not None}, {**common, **parameters}
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a policy's parameter is a number, or a few of them, that a table can show."""
+    return not isinstance(value, (Mapping, str)) and np.asarray(value).dtype.kind in "fiub" and np.size(value) <= 16
+
+
+def _listed(value: Any) -> Any:
+    """The number, or the numbers in a list; None for what is not finite, which JSON cannot write."""
+    array = np.asarray(value)
+    return array.tolist() if np.all(np.isfinite(array)) else None
 
 
 def _identity(

@@ -264,10 +264,9 @@ class _Run:
             for state in self._states.values()
             for start, stop in state.gaps(self._sweep.seeds)
         )
-        # Every worker should have two parts at least, where the work allows it.
-        longest = min(PART_SECONDS * self._executor.lanes, total / (2 * self._executor.workers))
-        if self._executor.workers == 1:
-            longest = PART_SECONDS * self._executor.lanes
+        longest = PART_SECONDS * self._executor.lanes
+        if self._executor.workers > 1:  # every worker should have two parts at least, where the work allows it
+            longest = min(longest, total / (2 * self._executor.workers))
         bundles: dict[tuple[int, int, int], list[list[Cell]]] = {}
         ranges: list[tuple[list[Cell], int, int]] = []
         for state in self._states.values():

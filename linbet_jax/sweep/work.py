@@ -106,19 +106,20 @@ def run_part(
     cells, begun = part["cells"], time.perf_counter()
     try:
         results = _simulate(part, cells, progress, devices)
+        found = {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)}
     except Exception as error:  # a policy of one's own may raise anything, and only its cell fails
         if len(cells) == 1:
-            found = {"error": f"{type(error).__name__}: {error}"}
+            broken = {"error": f"{type(error).__name__}: {error}"}
             seconds = time.perf_counter() - begun
-            return {"cells": {cells[0]["id"]: found}, "compile_seconds": 0.0, "run_seconds": seconds}
+            return {"cells": {cells[0]["id"]: broken}, "compile_seconds": 0.0, "run_seconds": seconds}
         alone = [run_part({**part, "cells": [cell]}, devices=devices) for cell in cells]
         return {
-            "cells": {name: found for outcome in alone for name, found in outcome["cells"].items()},
+            "cells": {name: result for outcome in alone for name, result in outcome["cells"].items()},
             "compile_seconds": sum(outcome["compile_seconds"] for outcome in alone),
             "run_seconds": sum(outcome["run_seconds"] for outcome in alone),
         }
     return {
-        "cells": {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)},
+        "cells": found,
         "compile_seconds": results[0].compile_seconds,
         "run_seconds": results[0].run_seconds,
     }
@@ -150,8 +151,8 @@ def _plain_result(result: Result) -> dict[str, Any]:
         "regret": np.asarray(result.regret, np.float64),
         "payoff": np.asarray(result.payoff, np.float64),
         "health": result.health,
-        "facts": result.facts,
-        "notes": list(result.notes),
+        "facts": {str(name): float(value) for name, value in result.facts.items()},
+        "notes": [str(note) for note in result.notes],
         "block_size": result.block_size,
         "device": result.device.rpartition(" x")[0],  # how many devices there were decides no number
         "prng": result.prng,
