@@ -92,6 +92,21 @@ def test_laws_and_epsilon_can_be_swept_and_the_instance_stays(tmp_path):
     assert [c.swept for c in found[4:]] == [{"noise": "Gaussian(std=2.0)"}, {"noise": "StudentT(df=3)"}]
 
 
+def test_what_a_set_and_a_policy_both_name_is_told_apart(tmp_path):
+    text = "[sets.S3]\nepsilon = [0.3, 0.5]\n[policies.tofu]\nepsilon = [0.2, 0.4]\n"
+    assert [c.title for c in cells(tmp_path, text)] == [
+        f"S3/tofu (epsilon={own}, policy.epsilon={told})" for own in (0.3, 0.5) for told in (0.2, 0.4)
+    ]
+    assert cells(tmp_path, text)[1].entry["parameters"]["epsilon"] == 0.4
+
+
+def test_horizons_can_be_paired_too(tmp_path):
+    text = 'zip = [["horizon", "*.delta"]]\nhorizon = [500, 900]\n[sets.S3]\n[policies.mom]\ndelta = [0.1, 0.2]\n'
+    found = cells(tmp_path, text)
+    assert [chosen(c, "horizon", "delta") for c in found] == [(500, 0.1), (900, 0.2)]
+    assert found[1].swept == {"horizon": 900, "delta": 0.2}
+
+
 def test_k_and_d_can_be_swept_and_the_lower_bound_too(tmp_path):
     text = (
         'horizon = 60\n[sets.uniform]\nK = [3, 5]\nd = [2, 4]\nnoise = {law = "StudentT", df = 3.0}\nbest_mean = 2.0\n'

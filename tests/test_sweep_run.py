@@ -255,7 +255,7 @@ def test_progress_counts_every_pull_and_every_cell(file, tmp_path):
         "[3/4] small/oful (radius_scale=0.01)",
         "[4/4] small/greedy",
     ]
-    assert re.search(r"regret [\d.]+ ± [\d.]+ sd \(0\.\d s, compile 0\.\d s\)$", reporter.lines[0])
+    assert re.search(r"regret [\d.,]+ ± [\d.]+ sd \(0\.\d s, compile 0\.\d s\)$", reporter.lines[0])
     assert reporter.lines[3].endswith("FAILED: FloatingPointError: it broke")
 
 
@@ -629,20 +629,49 @@ def test_bits_are_the_same_batched_alone_in_parts_resumed_and_on_one_device(real
     assert contents(tmp_path / "parts") == reference
 
 
-@pytest.mark.timeout(120)
-def test_cells_of_equal_static_shape_share_one_compile(real, tmp_path, monkeypatch):
-    lowered = []
-    original = simulator.lower
-    monkeypatch.setattr(simulator, "lower", lambda *arguments: lowered.append(1) or original(*arguments))
-    text = (
-        'seeds = 16\nrecords = 3\nhorizon = 60\n[sets.a]\nset = "uniform"\nK = 3\nd = 2\ninstance_seed = [0, 1]\n'
-        'noise = {law = "StudentT", df = [3.0, 4.0]}\n[policies.greedy]\nridge = [1.0, 2.0]\n[policies.uniform]\n'
-    )
-    (tmp_path / "x.toml").write_text(text, encoding="utf-8")
-    cells = plan(read(tmp_path / "x.toml"), {"dtype": "float64"}, "cpu")
-    assert (len(cells), len({cell.program for cell in cells})) == (12, 2)
-    assert run(read(tmp_path / "x.toml"), tmp_path / "run").cells == 12
-    assert len(lowered) == 2
+MANY = """
+seeds = 16
+records = 3
+horizon = [600, 1200, 1300]
+[sets.a]
+set = "uniform"
+K = [3, 4]
+d = 2
+epsilon = [0.5, 1.0]
+noise = {law = "StudentT", df = [3.0, 4.0]}
+[sets.b]
+set = "S3"
+resample = true
+[policies.menu]
+delta = [0.1, 0.05]
+[policies.mom]
+[policies.tofu]
+level = ["proof", "box"]
+ridge = [1.0, 2.0]
+[policies.crt]
+radius_scale = [1.0, 0.5]
+[policies.oful]
+noise_scale = [1.0, 2.0]
+"""
+
+
+def test_the_programs_that_are_counted_are_those_that_are_compiled(tmp_path, monkeypatch):
+    programs = set()
+
+    def program(launch, arguments):
+        shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
+        programs.add((launch, jax.tree.structure(arguments), shapes))
+        seeds, records = arguments[0].size, arguments[4].size
+        numbers = {name: np.zeros((seeds, records)) for name in ("regret", "payoff")}
+        return lambda *_: {**numbers, "health": np.zeros(seeds, int), "overflow": np.zeros(seeds, bool)}, 0.0
+
+    monkeypatch.setattr(simulator, "_program", program)
+    (tmp_path / "x.toml").write_text(MANY, encoding="utf-8")
+    planned = plan(read(tmp_path / "x.toml"), {"dtype": "float64"}, "cpu")
+    assert len(planned) == (3 * 8 + 3) * (2 + 1 + 4 + 2 + 2)
+    summary = run(read(tmp_path / "x.toml"), tmp_path / "run")
+    assert summary.failed == {}
+    assert len(programs) == len({cell.program for cell in planned}) < len(planned) / 4
 
 
 @pytest.mark.timeout(120)

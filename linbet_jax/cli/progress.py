@@ -136,7 +136,7 @@ class SweepReporter(Reporter):
     def _rate(self) -> str:
         elapsed = max(time.monotonic() - self._begun, 1e-3)
         rate = self._pulls / elapsed
-        scaled, unit = (rate / 1e6, "M") if rate >= 1e6 else (rate / 1e3, "k")
+        scaled, unit = (rate / 1e6, "M") if rate >= 1e6 else (rate / 1e3, "k") if rate >= 1e3 else (rate, "")
         return f"{scaled:.3g}{unit} seed-pulls/s"
 
     def _show(self) -> None:

@@ -396,8 +396,13 @@ def _mean(rows: Rows) -> str:
     final = rows.regret[rows.health == 0, -1]
     if final.size == 0:
         return "of no healthy seed"
-    spread = f" ± {np.std(final, ddof=1):,.3g} sd" if final.size > 1 else ""
-    return f"{np.mean(final):,.6g}{spread}"
+    spread = f" ± {_rounded(np.std(final, ddof=1))} sd" if final.size > 1 else ""
+    return f"{_rounded(np.mean(final))}{spread}"
+
+
+def _rounded(value: Any) -> str:
+    """A number to three digits, and a whole one from a thousand on."""
+    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
 
 
 def _seconds(times: Mapping[str, Any]) -> str:

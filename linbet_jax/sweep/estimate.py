@@ -14,12 +14,12 @@ BYTES_PER_ROW = 16.0  # of a cell's file: regret and payoff hardly compress, the
 # float64 on S1 to S4; MENU and MoM decide once an epoch, so that a pull costs them little more than its noise.
 _COSTS: Mapping[str, tuple[float, float, float]] = {
     "tofu": (0.2, 8e-4, 0.024),
-    "menu": (0.2, 1e-3, 0.005),
-    "mom": (0.15, 2e-4, 0.0),
+    "menu": (0.9, 1e-4, 0.0),
+    "mom": (0.2, 3e-5, 0.0),
     "crt": (0.17, 4e-4, 4e-4),
     "oful": (0.17, 4e-4, 4e-4),
-    "greedy": (0.15, 4e-4, 4e-4),
-    "uniform": (0.1, 0.0, 0.0),
+    "greedy": (0.2, 2e-4, 2e-4),
+    "uniform": (0.4, 0.0, 0.0),
 }
 
 

@@ -60,10 +60,11 @@ class CellChoice:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Everything the file chose for this cell, flat; for what both may be told, the policy's word counts."""
-        chosen = {**self.set.values, **self.policy.options}
-        options = chosen.pop("options", None) if "options" in self.set.values else None
-        return {"horizon": self.horizon, **(options or {}), **chosen}
+        """Everything the file chose for this cell, flat; what both set and policy name is told apart by `policy.`."""
+        chosen = {name: value for name, value in self.set.values.items() if name != "options"}
+        chosen = {"horizon": self.horizon, **self.set.values.get("options", {}), **chosen}
+        own = {(f"policy.{name}" if name in chosen else name): value for name, value in self.policy.options.items()}
+        return {**chosen, **own}
 
 
 @dataclasses.dataclass(frozen=True)
