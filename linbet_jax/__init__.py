@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from linbet_jax._version import __version__
 
 if TYPE_CHECKING:
-    from linbet_jax import datasets, kernels, noise, plotting, policies, regret, theory
+    from linbet_jax import datasets, kernels, noise, plotting, policies, regret, sweep, theory
     from linbet_jax.bandit import LinearBandit
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
     from linbet_jax.tuning import Tuning, TuningCurve, tune
 
-_MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "theory")
+_MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "sweep", "theory")
 _NAMES = {
     "Coverage": "linbet_jax.simulator",
     "FixedSet": "linbet_jax.policy",
@@ -60,6 +60,7 @@ __all__ = [
     "regret",
     "simulate",
     "simulate_grid",
+    "sweep",
     "theory",
     "tune",
 ]

@@ -124,7 +124,14 @@ def dataset(name: str, *, instance_seed: int | None = None, resample: bool = Fal
 
 
 def make_instance(
-    num_arms: int, dim: int, noise: PayoffLaw, *, best_mean: float, seed: int, epsilon: float | None = None
+    num_arms: int,
+    dim: int,
+    noise: PayoffLaw,
+    *,
+    best_mean: float,
+    seed: int = 0,
+    epsilon: float | None = None,
+    resample: bool = False,
 ) -> LinearBandit:
     """Builds an instance of the data sets' recipe for any size, law and best mean.
 
@@ -135,6 +142,7 @@ def make_instance(
         best_mean: the best arm's mean, positive.
         seed: an integer in [0, 2^32 - 2].
         epsilon: as for `LinearBandit`.
+        resample: a fresh instance in every replication instead (seed must stay 0).
 
     Raises:
         ValueError: naming the argument, its value and the allowed range.
@@ -143,6 +151,17 @@ def make_instance(
     dim = _integer("dim", dim, 1, 2**16)
     best_mean = _positive("best_mean", best_mean)
     folds = (2018, _integer("seed", seed, 0, _MAX_SEED))
+    if resample:
+        if seed != 0:
+            raise ValueError(f"seed must be 0 with resample=True, got {seed!r}")
+        return LinearBandit.resampled(
+            _recipe(num_arms, dim, best_mean),
+            noise,
+            epsilon=epsilon,
+            best_mean=best_mean,
+            arm_norm=math.sqrt(dim),
+            name=f"K{num_arms}-d{dim}",
+        )
     return _instance(num_arms, dim, noise, best_mean, folds, epsilon, f"K{num_arms}-d{dim}-{seed}")
 
 

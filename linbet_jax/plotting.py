@@ -21,6 +21,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import Formatter
 from numpy.typing import ArrayLike, NDArray
 
+from linbet_jax.labels import policy_label
 from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.results import replacing
 
@@ -54,15 +55,6 @@ COLORS: Mapping[str, str] = {
     "uniform": "#7F7F7F",
 }
 OTHER_COLOR, REFERENCE_COLOR = "#000000", "#9A9A9A"
-NAMES: Mapping[str, str] = {
-    "menu": "MENU",
-    "tofu": "TOFU",
-    "mom": "MoM",
-    "crt": "CRT",
-    "oful": "OFUL",
-    "greedy": "greedy",
-    "uniform": "uniform",
-}
 STYLE: Mapping[str, Any] = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
@@ -96,12 +88,6 @@ _PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
-
-
-def policy_label(policy: str, radius_scale: float = 1.0) -> str:
-    """Name of a policy as legends and tables write it; every radius_scale but the paper's 1 is in it."""
-    name = NAMES.get(policy, policy)
-    return name if radius_scale == 1.0 else f"{name} ×{radius_scale:g}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -95,6 +95,8 @@ class RunFolder:
         path: the folder; made when it does not exist.
         config: JSON-like description of everything the run is asked to do. It is written to the manifest
             at once; a later run in the same folder must have an equal one, and then carries on.
+        compare: names what an earlier manifest, as a whole, differs in from what is asked now; by default the fields
+            of `config` that are not equal. The folder is refused when there is anything.
 
     Raises:
         RunFolderError: on entering, when the path is not a folder or not writable, another process is using
@@ -102,9 +104,16 @@ class RunFolder:
             names the differing fields). Nothing is changed then.
     """
 
-    def __init__(self, path: str | os.PathLike[str], config: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: Mapping[str, Any],
+        *,
+        compare: Callable[[Mapping[str, Any]], list[str]] | None = None,
+    ) -> None:
         """Remembers the place and the configuration; nothing is touched before entering."""
         self.path = Path(path)
+        self._compare = compare
         self.config: dict[str, Any] = json.loads(json.dumps(_plain(config)))
         self.manifest: dict[str, Any] = {}
         self.damaged: list[str] = []
@@ -218,7 +227,7 @@ class RunFolder:
         held = manifest.get("config") if isinstance(manifest, dict) else None
         if not isinstance(held, dict):
             raise RunFolderError(f"{path} is not the manifest of a run: choose another folder")
-        fields = differences(held, self.config)
+        fields = differences(held, self.config) if self._compare is None else self._compare(manifest)
         if fields:
             raise RunFolderError(
                 f"{self.path} holds another run, which differs in {'; '.join(fields)}: choose another folder or "

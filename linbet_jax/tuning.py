@@ -250,7 +250,7 @@ def tune(
                 health=health,
                 chosen=choose_scale(regret, health, scales, judged),
                 notes=tuple(sorted({note for result in results for note in result.notes})),
-                reruns=results[0].reruns,  # launches are shared by the scales: each result carries the call's number
+                reruns=sum(result.reruns for result in results),
                 compile_seconds=results[0].compile_seconds,
                 run_seconds=results[0].run_seconds,
             )

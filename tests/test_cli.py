@@ -10,6 +10,7 @@ import pytest
 
 import linbet_jax
 from linbet_jax.cli import main
+from linbet_jax.cli.progress import duration
 
 HELPS = ([], ["reproduce"], ["reproduce", "figure2"], ["reproduce", "table1"], ["list"])
 HEAVY = ("jax", "jaxlib", "numpy", "scipy", "matplotlib", "rich")
@@ -176,3 +177,14 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path):
         ["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "under 1 s"), (0.9, "under 1 s"), (1, "1 s"), (89, "89 s"), (91, "1.5 min"), (1000, "17 min"),
+        (5399, "90 min"), (5401, "1.5 h"), (100_000, "28 h"), (200_000, "2.3 d"),
+    ],
+)  # fmt: skip
+def test_a_time_as_people_say_it(seconds, text):
+    assert duration(seconds) == text

@@ -139,6 +139,11 @@ def test_make_instance():
     assert bandit == make_instance(7, 3, Pareto(1.8), best_mean=2, seed=np.int64(5), epsilon=0.3)
     assert bandit != make_instance(7, 3, Pareto(1.8), best_mean=2.0, seed=6, epsilon=0.3)
     assert make_instance(1, 1, Gaussian(), best_mean=1.0, seed=0).num_arms == 1
+    fresh = make_instance(20, 10, Pareto(2.0), best_mean=3.1, epsilon=0.5, resample=True)
+    assert fresh.generator is dataset("S3", resample=True).generator  # the recipe of S3
+    assert (fresh.best_mean, fresh.raw_moment_bound) == (3.1, dataset("S3", resample=True).raw_moment_bound)
+    with pytest.raises(ValueError, match="seed must be 0 with resample=True, got 2"):
+        make_instance(20, 10, Pareto(2.0), best_mean=3.1, epsilon=0.5, resample=True, seed=2)
 
 
 @pytest.mark.parametrize(

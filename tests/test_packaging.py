@@ -100,6 +100,7 @@ def test_names_of_the_package_resolve_and_others_do_not(tmp_path):
 LAYERS = {
     "_version": set(),
     "errors": set(),
+    "labels": set(),
     "kernels": set(),
     "theory": set(),
     "policy": set(),
@@ -113,16 +114,20 @@ LAYERS = {
     "regret": {"simulator"},
     "results": {"errors"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
-    "plotting": {"regret", "results", "tuning"},
+    "plotting": {"labels", "regret", "results", "tuning"},
     "reproduce": {
         "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "regret",
         "results", "plotting", "tuning",
+    },
+    "sweep": {
+        "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "results",
+        "reproduce",
     },
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
         "results", "plotting",
     },
-    "cli": {"_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench"},
+    "cli": {"_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep"},
     "__main__": {"cli"},
 }  # fmt: skip
 

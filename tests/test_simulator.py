@@ -723,6 +723,27 @@ def test_settings_of_different_structure_are_refused():
         lb.simulate_grid(unchecked, [params, params._replace(ridge=np.ones(2))], bandit, **known)
 
 
+def test_separate_settings_have_the_same_bits_alone_and_in_any_company():
+    bandit = bandit_of()
+    policy, params = lb.make_policy("oful", bandit, horizon=300)
+    grid = [params._replace(radius_scale=scale, ridge=ridge) for scale, ridge in ((1.0, 1.0), (0.1, 2.0), (0.3, 1.0))]
+    known = {"horizon": 300, "num_seeds": 10, "key": KEY, "dtype": "float64", "separate": True}
+    together = lb.simulate_grid(policy, grid, bandit, **known)
+    keys = {
+        simulator.program_key(policy, setting, bandit, horizon=300, num_records=200, dtype="float64")
+        for setting in (*grid, params._replace(delta=0.3))
+    }
+    assert len(keys) == 1
+    for setting, result in zip(grid, together, strict=True):
+        [alone] = lb.simulate_grid(policy, [setting], bandit, **known)
+        assert alone.compile_seconds == 0.0  # one program serves one setting and three
+        np.testing.assert_array_equal(alone.regret, result.regret)
+        np.testing.assert_array_equal(alone.payoff, result.payoff)
+    for change in ({"horizon": 299}, {"num_records": 100}, {"dtype": "float32"}):
+        other = {"horizon": 300, "num_records": 200, "dtype": "float64", **change}
+        assert simulator.program_key(policy, params, bandit, **other) not in keys
+
+
 def test_progress_is_told_and_changes_no_number():  # W4, the library's half
     seen = []
     bandit = bandit_of()

@@ -57,6 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
     ).set_defaults(module="table1")
     _add_studies(experiments)
     _add_bounds(commands)
+    _add_sweep(commands)
+    _add_status(commands)
     _add_bench(commands)
     commands.add_parser(
         "list",
@@ -186,6 +188,45 @@ def _add_bounds(commands: Any) -> None:
         "--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)"
     )
     bounds.set_defaults(module="bounds")
+
+
+def _add_sweep(commands: Any) -> None:
+    sweep = commands.add_parser(
+        "sweep",
+        help="a grid of policies, sets, laws and parameters over many seeds, from a TOML file",
+        description="Runs every cell of a sweep file and keeps each, as soon as it is finished, as one Parquet file.\n"
+        "The same command again computes what is missing and nothing else: after a kill, with more seeds, with\n"
+        "more cells. See scripts/sweeps/ for files to start from.",
+    )
+    sweep.add_argument("file", metavar="FILE.toml", help="the sweep file")
+    sweep.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
+    sweep.add_argument(
+        "--set",
+        action="append",
+        metavar="PATH=VALUE",
+        help="another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated",
+    )
+    sweep.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing",
+    )
+    sweep.add_argument("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
+    sweep.add_argument("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
+    sweep.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    sweep.set_defaults(module="sweep")
+
+
+def _add_status(commands: Any) -> None:
+    status = commands.add_parser(
+        "status",
+        help="how far a sweep is: done, running, failed, to do, time left",
+        description="How far the sweep in a folder is, also while it runs. Exit status 1 when a cell failed or a\n"
+        "replication met a non-finite number.",
+    )
+    status.add_argument("folder", metavar="DIR", help="the sweep's folder")
+    status.add_argument("--json", action="store_true", help="the same for programs")
+    status.set_defaults(module="status")
 
 
 def _add_bench(commands: Any) -> None:

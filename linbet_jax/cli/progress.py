@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn as LeftColumn
 
-__all__ = ["Reporter"]
+__all__ = ["Reporter", "SweepReporter", "duration"]
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it, e.g. `40 s`, `3 min`, `2.5 h`, to two digits."""
+    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
 class Reporter:
@@ -23,19 +34,22 @@ class Reporter:
         """Decides between a live line, plain lines and silence."""
         self.quiet = quiet
         self._live: Progress | None = None
-        self._total = self._done = 0
         if not quiet and sys.stderr.isatty():
             self._live = Progress(
                 SpinnerColumn(),
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
                 TextColumn("{task.percentage:>3.0f}%"),
+                *self._more_columns(),
                 TimeElapsedColumn(),
                 TextColumn("left"),
-                TimeRemainingColumn(),
+                LeftColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
+
+    def _more_columns(self) -> list[ProgressColumn]:
+        return []
 
     def say(self, line: str) -> None:
         """One line, above the live one where there is one."""
@@ -45,16 +59,16 @@ class Reporter:
             print(line, file=sys.stderr, flush=True)
 
     @contextmanager
-    def work(self, total: int, description: str) -> Iterator[None]:
+    def work(self, total: float, description: str) -> Iterator[None]:
         """Shows the progress of `total` units of work for as long as the block runs."""
         if self._live is None:
             yield
             return
         with self._live:
-            self._task = self._live.add_task(description, total=total)
+            self._task = self._live.add_task(description, total=total, cells="", rate="", compiling="")
             yield
 
-    def advance(self, units: int) -> None:
+    def advance(self, units: float) -> None:
         """So many more units are done."""
         if self._live is not None:
             self._live.advance(self._task, units)
@@ -63,3 +77,80 @@ class Reporter:
         """What is being worked on now."""
         if self._live is not None:
             self._live.update(self._task, description=description)
+
+
+class SweepReporter(Reporter):
+    """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left.
+
+    Args:
+        quiet: say nothing at all.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        """As for a `Reporter`."""
+        super().__init__(quiet=quiet)
+        self._lock = threading.Lock()
+        self._pulls, self._compiling, self._estimated, self._spent = 0, 0.0, 0.0, 0.0
+        self._total = self._done = 0
+        self._begun = time.monotonic()
+
+    def _more_columns(self) -> list[ProgressColumn]:
+        return [
+            TextColumn("{task.fields[cells]}"),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[compiling]}"),
+        ]
+
+    @contextmanager
+    def cells(self, total: int, done: int, seconds: float) -> Iterator[None]:
+        """Shows the progress of `total` cells, of which `done` are done, for as long as the block runs."""
+        self._total, self._done, self._estimated, self._begun = total, done, seconds, time.monotonic()
+        with self.work(max(seconds, 1e-9), "starting"):
+            self._show()
+            yield
+
+    def pulls(self, seed_pulls: int, seconds: float) -> None:
+        """So many seed-pulls more, and what they were estimated to take."""
+        with self._lock:
+            self._pulls += seed_pulls
+            self._spent += seconds
+        self.advance(seconds)
+        self._show()
+
+    def cell(self, line: str, *, compiling: float) -> None:
+        """A cell has ended."""
+        with self._lock:
+            self._done += 1
+            self._compiling += compiling
+        left = self._left()
+        self.say(line + (f", {duration(left)} left" if left is not None and self._live is None else ""))
+        self._show()
+
+    def _left(self) -> float | None:
+        """Seconds left at the pace so far; None at the end and where nothing is known yet."""
+        rest = self._estimated - self._spent
+        if self._done >= self._total or self._spent <= 0:
+            return None
+        return max(0.0, rest) * (time.monotonic() - self._begun) / self._spent
+
+    def _rate(self) -> str:
+        elapsed = max(time.monotonic() - self._begun, 1e-3)
+        rate = self._pulls / elapsed
+        scaled, unit = (rate / 1e6, "M") if rate >= 1e6 else (rate / 1e3, "k") if rate >= 1e3 else (rate, "")
+        return f"{scaled:.3g}{unit} seed-pulls/s"
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(
+                self._task,
+                cells=f"{self._done}/{self._total} cells",
+                rate=self._rate(),
+                compiling=f"compile {self._compiling:.0f} s",
+            )
+
+    def summary(self) -> str:
+        """Seed-pulls, their pace and the compile time of the whole run, for a last line; empty when nothing ran."""
+        if not self._pulls:
+            return ""
+        elapsed = duration(time.monotonic() - self._begun)
+        return f"{self._pulls:,} seed-pulls in {elapsed} ({self._rate()}; {duration(self._compiling)} spent compiling)"

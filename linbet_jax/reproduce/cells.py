@@ -166,8 +166,7 @@ def compute(
         "block_size": evaluation[0].block_size,
         "device": evaluation[0].device,
         "prng": evaluation[0].prng,
-        # Launches are shared by the scales: every result of one call carries the call's number.
-        "reruns": {"tuning": tuning.reruns, "evaluation": evaluation[0].reruns},
+        "reruns": {"tuning": tuning.reruns, "evaluation": sum(r.reruns for r in evaluation)},
     }
     arrays: dict[str, NDArray[Any]] = {
         "tuning_regret": tuning.regret,

@@ -19,8 +19,11 @@ from linbet_jax.bandit import LinearBandit
 __all__ = ["code_digest", "environment", "instance_digest", "numerics"]
 
 # Changing how something is timed, drawn or printed does not change a number; what cells do, does.
-_HOST_SIDE = ("__main__.py", "bench/", "cli/", "errors.py", "plotting.py", "regret.py", "reproduce/", "results.py")
-_NUMBERS = ("reproduce/cells.py",)
+_HOST_SIDE = (
+    "__main__.py", "bench/", "cli/", "errors.py", "labels.py", "plotting.py", "regret.py", "reproduce/", "results.py",
+    "sweep/",
+)  # fmt: skip
+_NUMBERS = ("reproduce/cells.py", "sweep/work.py")
 
 
 @functools.cache

@@ -1,0 +1,43 @@
+"""Sweeps: a grid of policies, sets, laws and parameters over many seeds, started once, killed and resumed at will.
+
+`read` reads a sweep file, `run` computes what is missing in its folder, `status` says how far that is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from linbet_jax.sweep.driver import Summary, run
+    from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
+    from linbet_jax.sweep.grid import read
+    from linbet_jax.sweep.model import Sweep
+    from linbet_jax.sweep.overview import Status, status
+
+_NAMES = {
+    "Executor": "executors",
+    "InProcess": "executors",
+    "Outcome": "executors",
+    "Part": "executors",
+    "Status": "overview",
+    "Summary": "driver",
+    "Sweep": "model",
+    "read": "grid",
+    "run": "driver",
+    "status": "overview",
+}
+
+__all__ = ["Executor", "InProcess", "Outcome", "Part", "Status", "Summary", "Sweep", "read", "run", "status"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'linbet_jax.sweep' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"linbet_jax.sweep.{_NAMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,329 @@
+"""The cells of a sweep, built and checked before anything runs, each with the hash of all that decides its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from linbet_jax import policies
+from linbet_jax.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
+from linbet_jax.datasets import HORIZONS
+from linbet_jax.errors import InputError
+from linbet_jax.labels import policy_label
+from linbet_jax.reproduce.provenance import constants
+from linbet_jax.results import digest
+from linbet_jax.simulator import program_key
+from linbet_jax.sweep import plugins, work, worlds
+from linbet_jax.sweep.grid import CELL_KEYS
+from linbet_jax.sweep.model import CellChoice, PolicyChoice, Sweep
+from linbet_jax.sweep.schema import nearest, shown
+
+__all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "plan", "swept_names"]
+
+GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
+_COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
+_FORMAT = 1  # of the files; part of every identity
+_NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
+
+
+class Cell(NamedTuple):
+    """One policy on one set.
+
+    Attributes:
+        id: hash of everything that decides the numbers, 32 hexadecimal digits.
+        title: its name in messages.
+        spec: plain data from which a worker builds it; see `work.run_part`.
+        entry: what the manifest says of it, all of it independent of the other cells and of the number of seeds.
+        rounds: pulls that are recorded.
+        program: number of the compiled program, shared by cells of equal static shape.
+        batch: number of the group whose cells can run as one batch.
+        swept: values of the parameters that the sweep varies.
+    """
+
+    id: str
+    title: str
+    spec: dict[str, Any]
+    entry: dict[str, Any]
+    rounds: tuple[int, ...]
+    program: int
+    batch: int
+    swept: dict[str, Any]
+
+    @property
+    def horizon(self) -> int:
+        """T."""
+        return self.rounds[-1]
+
+
+def block_size(sweep: Sweep, platform: str) -> int:
+    """Seeds per block: the file's, or the default of the kind of device.
+
+    Raises:
+        InputError: more than a CPU can take.
+    """
+    if platform == "cpu" and sweep.block_size is not None and sweep.block_size > MAX_CPU_BLOCK:
+        raise InputError(f"{sweep.file}: block_size = {sweep.block_size}: must be at most {MAX_CPU_BLOCK} on CPU")
+    return sweep.block_size or (CPU_BLOCK if platform == "cpu" else GPU_BLOCK)
+
+
+def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]:
+    """Builds every cell of a sweep.
+
+    Args:
+        sweep: from `grid.read`.
+        numerics: versions, device and dtype (`provenance.numerics`); part of every cell's identity.
+        platform: "cpu" or "gpu"; decides the block size.
+
+    Raises:
+        InputError: what a bandit, a policy or a file refuses, with the sweep file, the field and the cell; two names
+            for one cell.
+    """
+    if sweep.dtype == "float64" and not x64_enabled():
+        raise InputError("dtype float64: needs jax.config.update('jax_enable_x64', True) first")
+    block = block_size(sweep, platform)
+    swept = _swept(sweep.cells)
+    programs: dict[Hashable, int] = {}
+    batches: dict[Hashable, int] = {}
+    sets: dict[str, dict[str, Any]] = {}
+    found: dict[str, Cell] = {}
+    for choice in sweep.cells:
+        title = _title(choice, swept)
+        try:
+            same = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
+            if same not in sets:
+                sets[same] = worlds.spec(choice.set, sweep.folder)
+            spec = _spec(choice, sets[same], sweep)
+            built = _built(choice, spec)
+            horizon = spec["horizon"]
+            try:
+                rounds = check_rounds(horizon, sweep.records, sweep.record_at)
+            except ValueError as error:
+                raise InputError(f"record_at: {error}") from error
+            entry = _entry(choice, spec, built, sweep)
+        except InputError as error:
+            raise InputError(f"{sweep.file}: cell {title}: {error}") from error
+        identity = _identity(spec, built, entry, rounds.tolist(), sweep.key, block, numerics)
+        program = program_key(
+            built.policy, built.params, built.bandit, horizon=horizon, num_records=rounds.size, dtype=sweep.dtype
+        )
+        shared = (built.policy, entry["bandit"]["instance_hash"], horizon, program)
+        cell = Cell(
+            id=identity,
+            title=title,
+            spec={"id": identity, **spec},
+            entry={"id": identity, **entry},
+            rounds=tuple(rounds.tolist()),
+            program=programs.setdefault(program, len(programs)),
+            batch=batches.setdefault(shared, len(batches)),
+            swept={name: v for name, v in _values(choice).items() if name in swept[_names(choice)]},
+        )
+        held = found.setdefault(identity, cell)
+        if (held.entry["set"], held.entry["policy"]) != (entry["set"], entry["policy"]):
+            raise InputError(f"{sweep.file}: {held.title} and {title} are one and the same cell; leave one of them out")
+    return list(found.values())
+
+
+def _names(choice: CellChoice) -> tuple[str, str]:
+    return choice.set.label, choice.policy.label
+
+
+def _swept(cells: Sequence[CellChoice]) -> dict[tuple[str, str], dict[str, None]]:
+    """For every set and policy, the parameters that take more than one value there, in the file's order."""
+    seen: dict[tuple[str, str], dict[str, list[Any]]] = {}
+    for choice in cells:
+        group = seen.setdefault(_names(choice), {})
+        for name, value in _values(choice).items():
+            values = group.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    found = {}
+    for names, group in seen.items():
+        varied = {name: None for name, values in group.items() if len(values) > 1}
+        # Several laws differ as a whole; settings of one law differ in their parameters.
+        several_laws = len(group.get("noise.law", [])) > 1
+        dropped = [n for n in varied if (n.startswith("noise.") if several_laws else n == "noise")]
+        found[names] = {n: None for n in varied if n not in dropped}
+    return found
+
+
+def _values(choice: CellChoice) -> dict[str, Any]:
+    """What the file chose for a cell, by flat names: a law as a whole, and each of its parameters."""
+    flat = {}
+    for name, value in choice.values.items():
+        flat[name] = _simple(value)
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{field}": entry for field, entry in value.items()}
+    return flat
+
+
+def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None]]) -> str:
+    values = _values(choice)
+    varied = [f"{name}={_short(values[name])}" for name in swept[_names(choice)] if name in values]
+    return f"{choice.set.label}/{choice.policy.label}" + (f" ({', '.join(varied)})" if varied else "")
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _simple(value: Any) -> Any:
+    """A value as one entry of a table: a law as `Pareto(shape=2)`."""
+    if not isinstance(value, Mapping):
+        return value
+    name = value.get("law", "")
+    return f"{name}({', '.join(f'{k}={v}' for k, v in value.items() if k != 'law')})"
+
+
+# Building ------------------------------------------------------------------------------------------------------------
+
+
+def _spec(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> dict[str, Any]:
+    horizon = choice.horizon
+    if horizon is None:
+        horizon = HORIZONS[choice.set.source]
+    player: dict[str, Any] = {"source": choice.policy.source, "options": dict(choice.policy.options)}
+    if ":" in choice.policy.source:
+        _, source = plugins.load(choice.policy.source, sweep.folder, f"{choice.policy.where}.policy")
+        player |= {"folder": str(sweep.folder), "digest": source}
+    return {"set": world, "policy": player, "horizon": horizon}
+
+
+def _built(choice: CellChoice, spec: Mapping[str, Any]) -> work.Built:
+    """Bandit and policy; what their own checks refuse becomes a message that begins with the field."""
+    _check_options(choice.policy)
+    try:
+        # The bandit alone first, so that it is clear which of the two a message is about.
+        uniform = {"source": "uniform", "options": {}}
+        work.build({**spec, "policy": uniform})
+    except InputError:
+        raise
+    except Exception as error:  # a function of one's own may raise anything
+        raise InputError(_placed(choice.set.where, choice.set.values, error)) from error
+    try:
+        built = work.build(spec)
+        check_params(built.policy, built.params, built.bandit, spec["horizon"])
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(_placed(choice.policy.where, choice.policy.options, error)) from error
+    return built
+
+
+def _check_options(choice: PolicyChoice) -> None:
+    if ":" in choice.source:
+        if "horizon" in choice.options:
+            raise InputError(f"{choice.where}.horizon: is given by the sweep; choose another name for this option")
+        return
+    if choice.source not in policies.names():
+        known = [*policies.names(), "module:function"]
+        raise InputError(f"{choice.where}.policy = {choice.source!r}: no such policy{nearest(choice.source, known)}")
+    beside = CELL_KEYS if choice.where.startswith("cells[") else ("policy", "sets")
+    known = list(dict.fromkeys([*beside, *_COMMON, *policies.options(choice.source)]))
+    for name, value in choice.options.items():
+        if name not in known:
+            raise InputError(f"{choice.where}.{name}: unknown key{nearest(name, known)}")
+        if isinstance(value, (dict, list)):
+            raise InputError(f"{choice.where}.{name} = {shown(value)}: must be a single value, or a list of such")
+
+
+def _placed(where: str, values: Mapping[str, Any], error: Exception) -> str:
+    """A check's message behind the path of the field that it is about, where it begins with one."""
+    text = str(error) or type(error).__name__
+    field = text.replace("=", " ").split(" ", 1)[0]
+    field = _NAMES_HERE.get(field, field)
+    if not isinstance(error, ValueError):
+        text = f"{type(error).__name__}: {text}"
+    return f"{where}.{field}: {text}" if field in values else f"{where}: {text}"
+
+
+def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep: Sweep) -> dict[str, Any]:
+    """The manifest's entry: names, options, parameters and the bandit's constants."""
+    bandit, own = built.bandit, choice.policy.source == choice.policy.label
+    options, parameters = _described(choice.policy, built.params)
+    given = choice.set.values["options"] if ":" in choice.set.source and choice.set.values else choice.set.values
+    values = {name: _simple(v) for name, v in given.items() if name not in ("arms", "theta_star")}
+    return {
+        "set": choice.set.label,
+        "policy": choice.policy.label,
+        "label": policy_label(choice.policy.label) if own else choice.policy.label,
+        "source": {
+            "set": choice.set.source,
+            "policy": choice.policy.source,
+            **{f"{side}_module": spec[side]["digest"] for side in ("set", "policy") if "digest" in spec[side]},
+        },
+        "horizon": spec["horizon"],
+        "dtype": sweep.dtype,
+        "options": options,
+        "parameters": parameters,
+        "set_options": values,
+        "bandit": {
+            "K": bandit.num_arms,
+            "d": bandit.dim,
+            "law": str(bandit.noise.name),
+            **{name: value if math.isfinite(value) else None for name, value in constants(bandit).items()},
+            "instance_hash": worlds.instance_hash(spec["set"], bandit),
+        },
+    }
+
+
+def _described(choice: PolicyChoice, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A policy's options that shape it, and its numbers: (options, parameters)."""
+    fields = params._asdict() if hasattr(params, "_asdict") else params if isinstance(params, Mapping) else {}
+    parameters = {str(n): _listed(value) for n, value in fields.items() if n != "horizon" and _is_numeric(value)}
+    if ":" in choice.source:
+        return dict(choice.options), parameters
+    options = {**policies.options(choice.source), **choice.options}
+    common = {name: options.pop(name, default) for name, default in _COMMON.items()}
+    return {n: v for n, v in options.items() if n not in parameters and v is not None}, {**common, **parameters}
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a policy's parameter is a number, or a few of them, that a table can show."""
+    return not isinstance(value, (Mapping, str)) and np.asarray(value).dtype.kind in "fiub" and np.size(value) <= 16
+
+
+def _listed(value: Any) -> Any:
+    """The number, or the numbers in a list; None for what is not finite, which JSON cannot write."""
+    array = np.asarray(value)
+    return array.tolist() if np.all(np.isfinite(array)) else None
+
+
+def _identity(
+    spec: Mapping[str, Any],
+    built: work.Built,
+    entry: Mapping[str, Any],
+    rounds: list[int],
+    key: int,
+    block: int,
+    numerics: Mapping[str, Any],
+) -> str:
+    leaves = [(str(np.asarray(leaf).dtype), np.asarray(leaf).tolist()) for leaf in jax.tree.leaves(built.params)]
+    return digest(
+        {
+            "format": _FORMAT,
+            "instance": entry["bandit"]["instance_hash"],
+            "policy": {name: spec["policy"].get(name) for name in ("source", "digest")},
+            "options": entry["options"],
+            "common": {name: entry["parameters"].get(name) for name in _COMMON},
+            "params": leaves,
+            "horizon": spec["horizon"],
+            "record_at": rounds,
+            "key": key,
+            "block_size": block,
+            "numerics": dict(numerics),
+        }
+    )[:32]
+
+
+def entries(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
+    """The manifest's list of cells."""
+    return [{**c.entry, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None} for c in cells]
+
+
+def swept_names(cells: Sequence[Cell]) -> list[str]:
+    """Names of the parameters that take more than one value, in the order of the file."""
+    return list(dict.fromkeys(name for cell in cells for name in cell.swept))

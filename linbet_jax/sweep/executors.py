@@ -1,0 +1,201 @@
+"""Who runs the parts of a sweep. An executor computes; the driver alone writes.
+
+An executor takes parts and yields each with its outcome as it finishes, in any order. The numbers do not depend on it:
+a part says everything, and `work.run_part` is what every executor calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from linbet_jax.sweep.work import run_part
+
+__all__ = ["Advance", "Executor", "InProcess", "Outcome", "Part", "Wanted"]
+
+
+class Part(NamedTuple):
+    """A piece of work.
+
+    Attributes:
+        number: its place in the driver's list.
+        spec: plain data for `work.run_part`; picklable.
+        cells: ids of the cells that it computes.
+        titles: their names.
+        program: number of its compiled program: parts of one number share a compile.
+        pulls: seed-pulls, over all of its cells.
+        cost: estimated seconds on one core.
+    """
+
+    number: int
+    spec: Mapping[str, Any]
+    cells: tuple[str, ...]
+    titles: tuple[str, ...]
+    program: int
+    pulls: int
+    cost: float
+
+
+class Outcome(NamedTuple):
+    """What became of a part.
+
+    Attributes:
+        result: what `work.run_part` returned; None when it was lost.
+        error: why it was lost (a worker that died, say), as `Type: message`; None when it was not.
+        worker: who ran it.
+    """
+
+    result: Mapping[str, Any] | None
+    error: str | None
+    worker: str
+
+
+Wanted = Callable[[Part], bool]  # asked just before a part begins: False when its cells have failed meanwhile
+Advance = Callable[[Part, int], None]  # seed-pulls of a part done since the last call; 0 says that it has begun
+
+
+class Executor(Protocol):
+    """What the driver needs of an executor; thread-safe callbacks may be called from any thread.
+
+    Attributes:
+        name: for messages.
+        platform: "cpu" or "gpu", of the devices that compute.
+        kind: the device's own name; part of every cell's identity.
+        devices: what computes, in words, for the manifest.
+        lanes: devices that share one part: it fills them when its seeds are a multiple of lanes x block size.
+        workers: parts that can run at the same time, for cutting large cells.
+    """
+
+    name: str
+    platform: str
+    kind: str
+    devices: str
+    lanes: int
+    workers: int
+
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+        """Yields every part that is still wanted with its outcome, as they finish.
+
+        When the generator is closed (an error or Ctrl-C in the driver), parts that have not begun are dropped and
+        nothing is waited for.
+        """
+        ...
+
+
+class InProcess:
+    """Runs parts in this process, each shared by all local devices.
+
+    Two threads take turns: one part compiles while another runs. Parts of one program never run at the same time, so
+    that each program is compiled once.
+
+    Args:
+        devices: the devices to use; by default all local ones.
+    """
+
+    name = "in-process"
+    workers = 1
+
+    def __init__(self, devices: Sequence[Any] | None = None) -> None:
+        """Looks at the devices, which starts JAX's backend."""
+        found = list(devices) if devices is not None else _default_devices()
+        self._devices = found if devices is not None else None
+        self.platform = "cpu" if found[0].platform == "cpu" else "gpu"
+        self.kind: str = found[0].device_kind
+        self.lanes = len(found)
+        self.devices = f"{self.kind} x{self.lanes}"
+
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+        """See :class:`Executor`."""
+        line = _Line(parts)
+        finished: queue.Queue[tuple[Part, Outcome] | None] = queue.Queue(_THREADS)  # what waits is held in memory
+
+        def hand_over(item: tuple[Part, Outcome] | None) -> None:
+            while not line.closed:
+                with contextlib.suppress(queue.Full):
+                    return finished.put(item, timeout=0.1)
+
+        def work() -> None:
+            while (part := line.take(wanted)) is not None:
+                hand_over((part, self._one(part, advance)))
+                line.done(part)
+            hand_over(None)
+
+        threads = [threading.Thread(target=work, name=f"sweep-{n}") for n in range(_THREADS)]
+        for thread in threads:
+            thread.start()
+        try:
+            left = len(threads)
+            while left:
+                item = finished.get()
+                if item is None:
+                    left -= 1
+                else:
+                    yield item
+        finally:
+            line.close()
+
+    def _one(self, part: Part, advance: Advance) -> Outcome:
+        seen = 0
+        total = len(part.cells) * (part.spec["stop"] - part.spec["start"])
+
+        def progress(done: int, of: int) -> None:
+            nonlocal seen
+            advance(part, (done - seen) * part.pulls // total)
+            seen = done
+
+        advance(part, 0)
+        try:
+            result = run_part(part.spec, progress=progress, devices=self._devices)
+        except BaseException as error:  # of the executor itself: what a simulation raises is in the result
+            return Outcome(None, f"{type(error).__name__}: {error}", self.name)
+        return Outcome(result, None, self.name)
+
+
+_THREADS = 2
+
+
+class _Line:
+    """Parts that wait: taken in order, but none whose program is being run."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._waiting = list(parts)
+        self._busy: set[int] = set()
+        self._changed = threading.Condition()
+        self.closed = False
+
+    def take(self, wanted: Wanted) -> Part | None:
+        """The next part, when one is free; None when there is none left."""
+        with self._changed:
+            while not self.closed and self._waiting:
+                free = next((n for n, part in enumerate(self._waiting) if part.program not in self._busy), None)
+                if free is None:
+                    self._changed.wait()
+                    continue
+                part = self._waiting.pop(free)
+                if wanted(part):
+                    self._busy.add(part.program)
+                    return part
+            return None
+
+    def done(self, part: Part) -> None:
+        """The part's program is free again."""
+        with self._changed:
+            self._busy.discard(part.program)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Drops what has not begun."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+
+
+def _default_devices() -> list[Any]:
+    settings: Any = jax.config
+    chosen = settings.jax_default_device
+    return [chosen] if chosen is not None and not isinstance(chosen, str) else jax.local_devices(backend=chosen)

@@ -1,0 +1,316 @@
+"""From tables with lists to single cells: products, paired lists, and `[[cells]]`."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from linbet_jax.errors import InputError
+from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep
+from linbet_jax.sweep.schema import (
+    CellTable,
+    Document,
+    PolicyTable,
+    SetTable,
+    explain,
+    nearest,
+    override,
+    parse,
+    read_toml,
+    shown,
+)
+
+__all__ = ["CELL_KEYS", "SETS", "read"]
+
+PAPER = ("S1", "S2", "S3", "S4")
+UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"
+SETS = (*PAPER, UNIFORM, LOWER_BOUND)
+RECORDS = 200
+
+_BOUNDS = ("raw_moment_bound", "central_moment_bound", "theta_norm", "arm_norm", "mean_bound")
+# Which keys of a set's table go with which kind of set.
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(PAPER, ("instance_seed", "resample", "noise", "epsilon", *_BOUNDS)),
+    UNIFORM: ("K", "d", "best_mean", "instance_seed", "resample", "noise", "epsilon", *_BOUNDS),
+    LOWER_BOUND: ("d", "epsilon", "instance_seed", "resample"),
+    ARMS: ("arms", "theta_star", "noise", "epsilon", *_BOUNDS),
+    "module:function": ("options",),
+}
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    UNIFORM: ("K", "d", "noise"),
+    LOWER_BOUND: ("d", "epsilon"),
+    ARMS: ("arms", "theta_star", "noise"),
+}
+_SET_KEYS = tuple(name for name in SetTable.model_fields if name not in ("set", "horizon"))
+CELL_KEYS = (*CellTable.model_fields, *_SET_KEYS)  # of one of [[cells]], beside the policy's options
+
+
+class _Axis(NamedTuple):
+    """A list in the file: where it is, and the values it takes."""
+
+    path: str
+    values: list[Any]
+
+
+def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
+    """Reads a sweep file and writes out its grid; nothing is built or run.
+
+    Args:
+        path: the TOML file.
+        overrides: `path.to.field=value` assignments, applied first to last.
+
+    Raises:
+        InputError: one line with the file, the path of the field and what is allowed.
+    """
+    place = Path(path)
+    text, data = read_toml(place)
+    for assignment in overrides:
+        override(str(path), data, assignment)
+    document = parse(str(path), data)
+    try:
+        cells = _cells(document)
+        _check_records(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return Sweep(
+        file=str(path),
+        folder=place.resolve().parent,
+        text=text,
+        overrides=tuple(overrides),
+        name=document.name,
+        seeds=document.seeds,
+        key=document.key,
+        records=document.records or RECORDS,
+        record_at=None if document.record_at is None else tuple(document.record_at),
+        dtype=document.dtype,
+        device=document.device,
+        block_size=document.block_size,
+        cells=cells,
+    )
+
+
+def _check_records(document: Document) -> None:
+    at = document.record_at
+    if at is not None and document.records is not None:
+        raise InputError(f"record_at = {shown(at)}: goes without records, which is {document.records}")
+    if at is not None and any(b <= a for a, b in itertools.pairwise(at)):
+        raise InputError(f"record_at = {shown(at)}: must increase")
+
+
+def _cells(document: Document) -> tuple[CellChoice, ...]:
+    """Every cell of the file once, in its order."""
+    if not document.cells and not (document.sets and document.policies):
+        missing = "policies" if document.sets else "sets"
+        raise InputError(f"{missing}: is missing; a sweep has [sets.NAME] and [policies.NAME] tables, or [[cells]]")
+    zips = _Zips(document.zip)
+    names = list(document.sets)
+    for label, table in document.policies.items():
+        for index, wanted in enumerate(table.sets or ()):
+            if wanted not in names:
+                raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: no such set{nearest(wanted, names)}")
+    cells = []
+    for set_label, set_table in document.sets.items():
+        for policy_label, policy_table in document.policies.items():
+            if policy_table.sets is None or set_label in policy_table.sets:
+                cells += _product(document, set_label, set_table, policy_label, policy_table, zips)
+    zips.check_used()
+    cells += [_single(document, index, table) for index, table in enumerate(document.cells)]
+    return tuple(cells)
+
+
+# One set with one policy ---------------------------------------------------------------------------------------------
+
+
+def _product(
+    document: Document,
+    set_label: str,
+    set_table: SetTable,
+    policy_label: str,
+    policy_table: PolicyTable,
+    zips: _Zips,
+) -> list[CellChoice]:
+    set_where, policy_where = f"sets.{set_label}", f"policies.{policy_label}"
+    set_source, policy_source = _set_source(set_label, set_table, set_where), policy_table.policy or policy_label
+    fixed, axes = _split(_set_values(set_source, set_table, set_where), set_where)
+    own_fixed, own_axes = _split(policy_table.options, policy_where)
+    horizon = document.horizon if set_table.horizon is None else set_table.horizon
+    horizon_path = "horizon" if set_table.horizon is None else f"{set_where}.horizon"
+    _check_horizon(horizon, set_source, set_where)
+    if isinstance(horizon, list):
+        axes.insert(0, _axis(horizon_path, horizon))
+    cells = []
+    for chosen in zips.combinations([*axes, *own_axes]):
+        cells.append(
+            CellChoice(
+                SetChoice(set_label, set_source, _filled(fixed, chosen, set_where), set_where),
+                PolicyChoice(policy_label, policy_source, _filled(own_fixed, chosen, policy_where), policy_where),
+                chosen.get(horizon_path, None if isinstance(horizon, list) else horizon),
+            )
+        )
+    return cells
+
+
+def _set_source(label: str, table: SetTable, where: str) -> str:
+    """What kind of set a table describes."""
+    if table.arms is not None or table.theta_star is not None:
+        if table.set is not None:
+            raise InputError(
+                f"{where}.set = {table.set!r}: goes without arms and theta_star, which are a set themselves"
+            )
+        return ARMS
+    source = table.set or label
+    known = source if ":" in source or source in SETS else source.upper()
+    if ":" not in known and known not in SETS:
+        hint = "" if table.set else " (the table's name stands for `set` where there is none)"
+        raise InputError(f"{where}.set = {source!r}: no such set{hint}{nearest(source, [*SETS, 'module:function'])}")
+    return known
+
+
+def _set_values(source: str, table: SetTable, where: str) -> dict[str, Any]:
+    """The keys of a set's table that are given, all of them fitting its kind."""
+    kind = "module:function" if ":" in source else source
+    given = {name: getattr(table, name) for name in _SET_KEYS if getattr(table, name) is not None}
+    for name in given:
+        if name not in _KEYS[kind]:
+            raise InputError(f"{where}.{name}: does not go with set = {source!r}{nearest(name, _KEYS[kind])}")
+    for name in _NEEDED.get(kind, ()):
+        if name not in given:
+            raise InputError(
+                f"{where}.{name}: is missing; set = {kind!r} needs it: {SetTable.model_fields[name].description}"
+            )
+    return given
+
+
+def _check_horizon(horizon: Any, source: str, where: str) -> None:
+    if horizon is None and source not in PAPER:
+        raise InputError(f"{where}.horizon: is missing; only S1 to S4 have the paper's own: give one here or for all")
+
+
+def _split(values: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[_Axis]]:
+    """Single values, and the lists with their paths; tables (a law, options) may hold lists too."""
+    fixed: dict[str, Any] = {}
+    axes: list[_Axis] = []
+    for name, value in values.items():
+        path = f"{where}.{name}"
+        if isinstance(value, list) and name != "theta_star":
+            axes.append(_axis(path, value))
+        elif isinstance(value, dict):
+            inner_fixed, inner_axes = _split(value, path)
+            fixed[name] = inner_fixed
+            axes += inner_axes
+        elif isinstance(value, (str, int, float, list)):
+            fixed[name] = value
+        else:
+            raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
+    return fixed, axes
+
+
+def _axis(path: str, values: list[Any]) -> _Axis:
+    if not values:
+        raise InputError(f"{path} = []: must hold at least one value")
+    for index, value in enumerate(values):
+        if value in values[:index] and any(value == v and type(value) is type(v) for v in values[:index]):
+            raise InputError(f"{path}: lists {shown(value)} twice")
+        if path.endswith(".noise") and any(isinstance(entry, list) for entry in value.values()):
+            raise InputError(f"{path}[{index}] = {shown(value)}: a list of laws holds laws with single values")
+    return _Axis(path, values)
+
+
+def _filled(fixed: Mapping[str, Any], chosen: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Single values and the chosen ones below a path, nested as in the file."""
+    filled = {name: _filled(v, chosen, f"{where}.{name}") if isinstance(v, dict) else v for name, v in fixed.items()}
+    for path, value in chosen.items():
+        name = path.removeprefix(f"{where}.")
+        if name != path and "." not in name and name != "horizon":
+            filled[name] = value
+    return filled
+
+
+# Paired lists --------------------------------------------------------------------------------------------------------
+
+
+class _Zips:
+    """The file's `zip`: lists that step together."""
+
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        self._groups = groups
+        self._used: set[tuple[int, int]] = set()
+        self._lists: list[str] = []
+
+    def combinations(self, axes: Sequence[_Axis]) -> Iterator[dict[str, Any]]:
+        """Every combination of the lists, path to value; those of one group step together, the others multiply."""
+        owner: dict[str, int] = {}
+        for axis in axes:
+            self._lists += [axis.path] if axis.path not in self._lists else []
+            for group, patterns in enumerate(self._groups):
+                hits = [n for n, pattern in enumerate(patterns) if fnmatch.fnmatchcase(axis.path, pattern)]
+                self._used |= {(group, n) for n in hits}
+                if hits and owner.setdefault(axis.path, group) != group:
+                    raise InputError(f"zip[{group}]: {axis.path} is in zip[{owner[axis.path]}] already")
+        bundles: list[list[_Axis]] = []
+        for axis in axes:
+            partners = [b for b in bundles if axis.path in owner and owner.get(b[0].path) == owner[axis.path]]
+            if not partners:
+                bundles.append([axis])
+                continue
+            first = partners[0][0]
+            if len(first.values) != len(axis.values):
+                raise InputError(
+                    f"zip[{owner[axis.path]}]: {first.path} has {len(first.values)} values and {axis.path} has "
+                    f"{len(axis.values)}; paired lists have one length"
+                )
+            partners[0].append(axis)
+        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles]
+        for combination in itertools.product(*steps):
+            yield {path: value for part in combination for path, value in part.items()}
+
+    def check_used(self) -> None:
+        """Raises InputError for a path that names no list."""
+        for group, patterns in enumerate(self._groups):
+            for n, pattern in enumerate(patterns):
+                if (group, n) not in self._used:
+                    raise InputError(
+                        f"zip[{group}][{n}] = {pattern!r}: names no list in this file{nearest(pattern, self._lists)}"
+                    )
+
+
+# Single cells --------------------------------------------------------------------------------------------------------
+
+
+def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
+    """One of `[[cells]]`: a set and a policy, from the tables of these names where there are any, and its own keys."""
+    where = f"cells[{index}]"
+    own_set = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
+    own_policy = {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
+    set_table = _merged(document.sets.get(cell.set), own_set, cell.set, where)
+    source = _set_source(cell.set, set_table, where)
+    horizon = cell.horizon or set_table.horizon or document.horizon
+    _check_horizon(horizon, source, where)
+    policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
+    options = {**policy_table.options, **own_policy}
+    set_values = _set_values(source, set_table, where)
+    axes = [_axis(f"{where}.horizon", horizon)] if isinstance(horizon, list) else []
+    for axis in (*axes, *_split(set_values, where)[1], *_split(options, where)[1]):
+        raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
+    return CellChoice(
+        SetChoice(cell.set, source, set_values, where),
+        PolicyChoice(cell.policy, policy_table.policy or cell.policy, options, where),
+        horizon if isinstance(horizon, int) else None,
+    )
+
+
+def _merged(table: SetTable | None, own: Mapping[str, Any], label: str, where: str) -> SetTable:
+    """A set's table with the cell's own keys put over it."""
+    base = {} if table is None else {name: v for name, v in table.model_dump().items() if v is not None}
+    if table is None and ":" in label:
+        base = {"set": label}
+    data = {**base, **own}
+    try:
+        return SetTable.model_validate(data)
+    except ValidationError as error:
+        raise InputError(explain(error, SetTable, data, f"{where}.")) from error

@@ -1,0 +1,56 @@
+"""`journal.jsonl`: what happened in a sweep and when, for people and for times; no number of a result depends on it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["JOURNAL", "Journal", "read"]
+
+JOURNAL = "journal.jsonl"
+
+
+class Journal:
+    """An open journal; every event is one line, appended at once.
+
+    Args:
+        folder: the sweep's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Opens the file; a line that a killed run left unfinished is ended."""
+        path = folder / JOURNAL
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, b"\n")
+
+    def write(self, event: str, cell: str | None = None, **more: Any) -> None:
+        """Appends one event: `begun`, `started`, `part`, `done`, `failed` or `interrupted`."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "event": event, "cell": cell, **more}, ensure_ascii=False)
+        os.write(self._file, line.encode() + b"\n")
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Every event that can be read, oldest first; none where there is no journal."""
+    try:
+        lines = (folder / JOURNAL).read_bytes().splitlines()
+    except OSError:
+        return []
+    events = []
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:  # cut off by a kill
+            continue
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events

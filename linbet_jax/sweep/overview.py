@@ -1,0 +1,168 @@
+"""`linbet status`: how far a sweep is, from its folder alone: manifest, journal and the last lines of the files."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import fcntl
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyarrow import parquet
+
+from linbet_jax.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
+from linbet_jax.sweep import journal
+
+__all__ = ["Status", "status"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """How far a sweep is.
+
+    Attributes:
+        folder: where it is.
+        name: the sweep file's own.
+        running: whether a process is working on it now.
+        cells: in all.
+        done: finished cells.
+        failed: title and error of cells that raised when they were last tried.
+        in_progress: titles of cells that are being computed now; empty when nothing runs.
+        to_do: cells that are neither finished nor failed.
+        seconds_left: estimated from this sweep's own pace; None when there is nothing to go by.
+        unhealthy: title and number of seeds that met something non-finite, of finished cells that have such.
+    """
+
+    folder: str
+    name: str
+    running: bool
+    cells: int
+    done: int
+    failed: Mapping[str, str]
+    in_progress: tuple[str, ...]
+    to_do: int
+    seconds_left: float | None
+    unhealthy: Mapping[str, int]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing has failed and no seed is unhealthy."""
+        return not self.failed and not self.unhealthy
+
+
+def status(folder: Path | str) -> Status:
+    """Reads a sweep's folder.
+
+    Raises:
+        RunFolderError: there is no sweep in it.
+    """
+    place = Path(folder)
+    manifest = read_json(place / MANIFEST)
+    config = manifest.get("config") if isinstance(manifest, dict) else None
+    if not isinstance(config, dict) or config.get("kind") != "sweep":
+        raise RunFolderError(f"{place} holds no sweep")
+    entries = manifest.get("cells", [])
+    titles = _titles(entries)
+    unhealthy = _finished(place / CELLS, entries)
+    events = journal.read(place)
+    last = {event["cell"]: event for event in events if event.get("cell") is not None}
+    running = _locked(place / LOCK)
+    left = [entry for entry in entries if entry["id"] not in unhealthy]
+    failed = {
+        titles[entry["id"]]: str(last[entry["id"]].get("error", ""))
+        for entry in left
+        if last.get(entry["id"], {}).get("event") == "failed"
+    }
+    begun = max((n for n, event in enumerate(events) if event["event"] == "begun"), default=len(events))
+    busy = {event["cell"] for event in events[begun:] if event["event"] in ("started", "part")}
+    waiting = [entry for entry in left if titles[entry["id"]] not in failed]
+    return Status(
+        folder=str(place),
+        name=str(manifest.get("name", "")),
+        running=running,
+        cells=len(entries),
+        done=len(unhealthy),
+        failed=failed,
+        in_progress=tuple(titles[entry["id"]] for entry in waiting if running and entry["id"] in busy),
+        to_do=len(waiting),
+        seconds_left=_seconds_left(entries, waiting, events, begun),
+        unhealthy={titles[cell]: count for cell, count in unhealthy.items() if count},
+    )
+
+
+def _titles(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A name for every cell by its id: set, policy and what is varied there."""
+    found = {}
+    for entry in entries:
+        varied = ", ".join(f"{name}={_short(value)}" for name, value in entry.get("swept", {}).items())
+        found[entry["id"]] = f"{entry['set']}/{entry['policy']}" + (f" ({varied})" if varied else "")
+    return found
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Unhealthy seeds of every finished cell: one whose file says that it holds all the seeds."""
+    found = {}
+    for entry in entries:
+        path = folder / f"{entry['id']}.parquet"
+        try:
+            meta = json.loads(parquet.read_metadata(path).metadata[b"linbet_jax"])
+            if meta["id"] == entry["id"] and meta["seeds"][1] >= entry["seeds"]:
+                found[entry["id"]] = int(meta["unhealthy"])
+        except Exception:  # not there, or broken, which makes the reader raise nearly anything
+            continue
+    return found
+
+
+def _locked(path: Path) -> bool:
+    """Whether a process holds the folder's lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if not os.read(descriptor, 32).strip():  # who ends in order leaves it empty
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _seconds_left(
+    entries: Sequence[Mapping[str, Any]],
+    waiting: Sequence[Mapping[str, Any]],
+    events: Sequence[Mapping[str, Any]],
+    begun: int,
+) -> float | None:
+    """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side."""
+    policy = {entry["id"]: entry["policy"] for entry in entries}
+    pulls: dict[Any, float] = {}
+    seconds: dict[Any, float] = {}
+    done: dict[str, float] = {}
+    for event in events:
+        if event["event"] in ("part", "done"):
+            for name in (policy.get(event["cell"]), None):
+                pulls[name] = pulls.get(name, 0.0) + event["seed_pulls"]
+                seconds[name] = seconds.get(name, 0.0) + event["run_seconds"] + event["compile_seconds"]
+            done[event["cell"]] = done.get(event["cell"], 0.0) + event["seed_pulls"]
+    recent = events[begun:]
+    spent = sum(event["run_seconds"] + event["compile_seconds"] for event in recent if "run_seconds" in event)
+    if not waiting or not spent:
+        return None if waiting else 0.0
+    ends = [datetime.datetime.fromisoformat(event["time"]) for event in (recent[0], recent[-1])]
+    side_by_side = spent / max((ends[1] - ends[0]).total_seconds(), 1e-3)
+    total = 0.0
+    for entry in waiting:
+        name = entry["policy"] if pulls.get(entry["policy"]) else None
+        missing = max(0.0, entry["seeds"] * entry["horizon"] - done.get(entry["id"], 0.0))
+        total += missing * seconds[name] / pulls[name]
+    return total / max(side_by_side, 1.0)

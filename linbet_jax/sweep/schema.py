@@ -1,0 +1,251 @@
+"""What a sweep file may say: strict models at the boundary, and one-line errors that name file, field and range.
+
+A field that takes one value takes a list of them too, and a list multiplies the grid. Nothing here knows JAX.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from linbet_jax.errors import InputError
+
+__all__ = ["CellTable", "Document", "PolicyTable", "SetTable", "nearest", "override", "parse", "read_toml", "shown"]
+
+_Value = TypeVar("_Value")
+_Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
+
+_Whole = Annotated[int, Field(ge=1, le=2 * 10**9)]
+_Positive = Annotated[float, Field(gt=0)]
+_NotNegative = Annotated[float, Field(ge=0)]
+_Epsilon = Annotated[float, Field(gt=0, le=1)]
+_Seed = Annotated[int, Field(ge=0, le=2**32 - 2)]
+
+_LISTS = ", or a list of such"
+_WHOLE = "a whole number, 1 to 2000000000" + _LISTS
+_POSITIVE = "a number above 0" + _LISTS
+_NOT_NEGATIVE = "a number, at least 0" + _LISTS
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class SetTable(_Strict):
+    """One `[sets.NAME]`: a data set, or a set of one's own."""
+
+    set: str | None = Field(None, description="S1, S2, S3, S4, uniform, lower-bound or 'module:function'")
+    horizon: _Many[_Whole] | None = Field(None, description=_WHOLE)
+    instance_seed: _Many[_Seed] | None = Field(
+        None, description="a whole number, 0 to 4294967294: which instance" + _LISTS
+    )
+    resample: _Many[bool] | None = Field(None, description="true (a fresh instance in every replication) or false")
+    noise: _Many[dict[str, Any]] | None = Field(
+        None, description='a law, {law = "Pareto", shape = 2} for example' + _LISTS
+    )
+    epsilon: _Many[_Epsilon] | None = Field(None, description="a number with 0 < epsilon <= 1" + _LISTS)
+    K: _Many[_Whole] | None = Field(None, description=_WHOLE)
+    d: _Many[_Whole] | None = Field(None, description=_WHOLE)
+    best_mean: _Many[_Positive] | None = Field(None, description=_POSITIVE)
+    arms: str | None = Field(None, description="the name of a .csv, .npy or .parquet file with one arm a row")
+    theta_star: str | Annotated[list[float], Field(min_length=1)] | None = Field(
+        None, description="the name of a .csv, .npy or .parquet file, or a list of numbers"
+    )
+    raw_moment_bound: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
+    central_moment_bound: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
+    theta_norm: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
+    arm_norm: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
+    mean_bound: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
+    options: dict[str, Any] | None = Field(None, description="a table of arguments for one's own function")
+
+
+class PolicyTable(_Strict):
+    """One `[policies.NAME]`; every further key is an option of the policy and is checked when the policy is made."""
+
+    model_config = ConfigDict(extra="allow")
+
+    policy: str | None = Field(None, description="the name of a policy (see `linbet list`) or 'module:function'")
+    sets: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="a list of names of [sets]: where this policy plays (default: everywhere)"
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The policy's options as written."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class CellTable(_Strict):
+    """One `[[cells]]`: keys of a set and options of a policy side by side, single values."""
+
+    model_config = ConfigDict(extra="allow")
+
+    set: str = Field(description="the name of one of [sets], or what [sets.NAME] takes as `set`")
+    policy: str = Field(description="the name of one of [policies], or what [policies.NAME] takes as `policy`")
+    horizon: _Whole | None = Field(None, description="a whole number, 1 to 2000000000")
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """Every other key as written."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class Document(_Strict):
+    """The whole file."""
+
+    name: str = Field("", description="free text; it is part of no identity")
+    seeds: Annotated[int, Field(ge=1, le=2**32)] = Field(64, description="a whole number of replications, at least 1")
+    key: Annotated[int, Field(ge=0, lt=2**32)] = Field(0, description="a whole number, 0 to 4294967295")
+    records: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+        None, description="a whole number of records, 1 to 1000000"
+    )
+    record_at: Annotated[list[_Whole], Field(min_length=1)] | None = Field(
+        None, description="a list of increasing pulls, at least 1"
+    )
+    dtype: Literal["float64", "float32"] = Field("float64", description="'float64' or 'float32'")
+    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="'auto', 'cpu' or 'gpu'")
+    block_size: Annotated[int, Field(ge=1, le=65536)] | None = Field(
+        None, description="a whole number of seeds, 1 to 65536 (64 at most on CPU)"
+    )
+    horizon: _Many[_Whole] | None = Field(None, description=_WHOLE)
+    sets: dict[str, SetTable] = Field(default_factory=dict, description="a table of sets")
+    policies: dict[str, PolicyTable] = Field(default_factory=dict, description="a table of policies")
+    zip: list[Annotated[list[str], Field(min_length=2)]] = Field(
+        default_factory=list, description="a list of lists of paths, [['sets.*.epsilon', 'policies.tofu.level']]"
+    )
+    cells: list[CellTable] = Field(default_factory=list, description="[[cells]] tables")
+
+
+# Reading ------------------------------------------------------------------------------------------------------------
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a sweep file, and what it says.
+
+    Raises:
+        InputError: it cannot be read, or is no TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: is not TOML: {error}") from error
+
+
+def override(file: str, data: dict[str, Any], assignment: str) -> None:
+    """Applies one `path.to.field=value` to the data in place; the value is TOML, or a bare string.
+
+    Raises:
+        InputError: no assignment, or its path runs through something that holds no fields.
+    """
+    path, equals, text = assignment.partition("=")
+    parts = [part.strip() for part in path.split(".")]
+    if not equals or not all(parts):
+        raise InputError(f"--set {assignment}: must be PATH=VALUE, policies.tofu.delta=0.05 for example")
+    value = _value(text.strip())
+    place: Any = data
+    for index, part in enumerate(parts):
+        last = index == len(parts) - 1
+        if isinstance(place, list):
+            if not part.isdigit() or int(part) >= len(place):
+                raise InputError(
+                    f"--set {assignment}: {file} has {len(place)} {'.'.join(parts[:index])}, numbered from 0"
+                )
+            if last:
+                place[int(part)] = value
+            place = place[int(part)]
+        elif isinstance(place, dict):
+            if last:
+                place[part] = value
+            place = place.setdefault(part, {})
+        else:
+            raise InputError(f"--set {assignment}: {'.'.join(parts[:index])} is a value, not a table")
+
+
+def _value(text: str) -> Any:
+    """A TOML value; what is none is a bare string."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text
+
+
+def parse(file: str, data: Mapping[str, Any]) -> Document:
+    """The checked contents of a sweep file.
+
+    Raises:
+        InputError: one line with the file, the path of the first wrong field, and what is allowed.
+    """
+    try:
+        return Document.model_validate(dict(data))
+    except ValidationError as error:
+        raise InputError(f"{file}: {explain(error, Document, data)}") from error
+
+
+# Errors -------------------------------------------------------------------------------------------------------------
+
+
+def explain(error: ValidationError, model: type[BaseModel], data: Any, prefix: str = "") -> str:
+    """One sentence for the first thing that is wrong: where, what it is, what is allowed."""
+    # An unknown key first: the field it was meant for may be reported as missing beside it.
+    found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
+    path, allowed, owner = _place(model, found["loc"])
+    name = prefix + path
+    if found["type"] == "extra_forbidden":
+        return f"{name}: unknown key{nearest(str(found['loc'][-1]), owner.model_fields)}"
+    if found["type"] == "missing":
+        return f"{name}: is missing; must be {allowed}"
+    return f"{name} = {shown(_lookup(data, path))}: must be {allowed}"
+
+
+def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[str, str, type[BaseModel]]:
+    """The path of the field that an error is about, what the field allows, and the model that has it."""
+    parts: list[str] = []
+    allowed, index = "a table", 0
+    while index < len(location):
+        name = str(location[index])
+        field = model.model_fields.get(name)
+        parts.append(name)
+        if field is None:
+            break
+        allowed = field.description or "another value"
+        inner = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not inner or index + 1 >= len(location):
+            break
+        parts.append(str(location[index + 1]))
+        allowed, model = "a table", inner[0]
+        index += 2
+    text = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(parts))
+    return text, allowed, model
+
+
+def _lookup(data: Any, path: str) -> Any:
+    for part in re.findall(r"[^.\[\]]+", path):
+        data = data[int(part)] if isinstance(data, list) else data[part]
+    return data
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence on an unknown name: the nearest known one, and all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6) or [
+        each for each in names if each.lower() == name.lower()
+    ]
+    guess = f"; did you mean {close[0]}?" if close else ""
+    return f"{guess}; known are {', '.join(names) or 'none'}" if names else "; none is allowed here"
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it, cut when long."""
+    text = repr(value).replace("True", "true").replace("False", "false")
+    return text if len(text) <= 60 else text[:57] + "..."

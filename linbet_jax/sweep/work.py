@@ -1,0 +1,160 @@
+"""The unit of work of a sweep: some seeds of one cell, or of several that share a program, as plain data in and out.
+
+A part is described by a dictionary of plain values, so that any process can build its bandit and policies again and
+run it. Every parameter is batched (`separate=True`), so that a cell's numbers do not depend on what ran beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.errors import InputError
+from linbet_jax.policies import make_policy
+from linbet_jax.policy import Policy
+from linbet_jax.simulator import Result, simulate_grid
+from linbet_jax.sweep import plugins, worlds
+from linbet_jax.sweep.grid import LOWER_BOUND
+
+__all__ = ["Built", "build", "run_part"]
+
+_KEPT = 2048  # bandits and policies that a process keeps built
+
+
+class Built(NamedTuple):
+    """What a cell's plain data stands for."""
+
+    bandit: LinearBandit
+    policy: Policy
+    params: Any
+
+
+def build(cell: Mapping[str, Any]) -> Built:
+    """The bandit, policy and parameters of a cell's plain data; equal data give the same objects.
+
+    Args:
+        cell: `set` (see `worlds.spec`), `policy` {source, options, where it is found} and `horizon`.
+
+    Raises:
+        ValueError: what the bandit's or the policy's own checks say.
+    """
+    world, player = cell["set"], cell["policy"]
+    bandit = _bandit(_Plain(world, world["content"]), cell["horizon"] if world["source"] == LOWER_BOUND else 0)
+    policy, params = _policy(_Plain(player, json.dumps(player, sort_keys=True, default=str)), bandit, cell["horizon"])
+    return Built(bandit, policy, params)
+
+
+class _Plain:
+    """Plain data as a key of a cache."""
+
+    def __init__(self, value: Mapping[str, Any], text: str) -> None:
+        self.value = value
+        self._text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Plain) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
+    return worlds.build(dict(plain.value), horizon)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _policy(plain: _Plain, bandit: LinearBandit, horizon: int) -> tuple[Policy, Any]:
+    source, options = plain.value["source"], plain.value["options"]
+    if ":" not in source:
+        return make_policy(source, bandit, horizon=horizon, **options)
+    factory, digest = plugins.load(source, plain.value["folder"], "policy")
+    if digest != plain.value["digest"]:
+        raise InputError(f"policy = {source!r}: the module is another one here than where the sweep was started")
+    made = factory(bandit, horizon=horizon, **options)
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Policy)):
+        raise InputError(f"policy = {source!r}: must return (linbet_jax.Policy, params), got {type(made).__name__}")
+    return made
+
+
+def run_part(
+    part: Mapping[str, Any],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> dict[str, Any]:
+    """Runs one part.
+
+    Args:
+        part: `cells` (plain data of cells that share bandit, horizon and program), `start` and `stop` (seeds),
+            `record_at` [R], `key`, `dtype` and `block_size`.
+        progress: called with (replications done, replications in all), over all of the part's cells.
+        devices: the devices to share the seeds between; by default all local ones.
+
+    Returns:
+        `cells`: for every cell by its id, either `rounds` [R], `regret` and `payoff` [n, R] float64, `health` [n],
+        `facts`, `notes`, `block_size`, `device`, `prng` and `reruns`, or an `error`; `compile_seconds` and
+        `run_seconds` of the part. What a simulation raises is an `error` of its cell alone.
+    """
+    cells, begun = part["cells"], time.perf_counter()
+    try:
+        results = _simulate(part, cells, progress, devices)
+        found = {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)}
+    except Exception as error:  # a policy of one's own may raise anything, and only its cell fails
+        if len(cells) == 1:
+            broken = {"error": f"{type(error).__name__}: {error}"}
+            seconds = time.perf_counter() - begun
+            return {"cells": {cells[0]["id"]: broken}, "compile_seconds": 0.0, "run_seconds": seconds}
+        alone = [run_part({**part, "cells": [cell]}, devices=devices) for cell in cells]
+        return {
+            "cells": {name: result for outcome in alone for name, result in outcome["cells"].items()},
+            "compile_seconds": sum(outcome["compile_seconds"] for outcome in alone),
+            "run_seconds": sum(outcome["run_seconds"] for outcome in alone),
+        }
+    return {
+        "cells": found,
+        "compile_seconds": results[0].compile_seconds,
+        "run_seconds": results[0].run_seconds,
+    }
+
+
+def _simulate(
+    part: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], progress: Any, devices: Sequence[Any] | None
+) -> list[Result]:
+    built = [build(cell) for cell in cells]
+    return simulate_grid(
+        built[0].policy,
+        [each.params for each in built],
+        built[0].bandit,
+        horizon=cells[0]["horizon"],
+        seeds=np.arange(part["start"], part["stop"], dtype=np.int64),
+        key=jax.random.key(part["key"]),
+        record_at=np.asarray(part["record_at"], np.int64),
+        dtype=part["dtype"],
+        block_size=part["block_size"],
+        progress=progress,
+        devices=devices,
+        separate=True,
+    )
+
+
+def _plain_result(result: Result) -> dict[str, Any]:
+    return {
+        "rounds": result.rounds,
+        "regret": np.asarray(result.regret, np.float64),
+        "payoff": np.asarray(result.payoff, np.float64),
+        "health": result.health,
+        "facts": {str(name): float(value) for name, value in result.facts.items()},
+        "notes": [str(note) for note in result.notes],
+        "block_size": result.block_size,
+        "device": result.device.rpartition(" x")[0],  # how many devices there were decides no number
+        "prng": result.prng,
+        "reruns": result.reruns,
+    }

@@ -1,0 +1,202 @@
+"""The bandit that a cell plays, from plain values: what a worker elsewhere can build again, bit for bit."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import hashlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linbet_jax import noise
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.datasets import dataset, lower_bound, make_instance
+from linbet_jax.errors import InputError
+from linbet_jax.reproduce.provenance import constants
+from linbet_jax.results import digest
+from linbet_jax.sweep import plugins
+from linbet_jax.sweep.grid import ARMS, LOWER_BOUND, UNIFORM
+from linbet_jax.sweep.model import SetChoice
+from linbet_jax.sweep.schema import nearest, shown
+
+__all__ = ["build", "instance_hash", "spec"]
+
+DEFAULT_BEST_MEAN = 1.0
+
+
+def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
+    """A set as plain data: its values, with the arms of a file read in, and `content`, the hash of it all.
+
+    Raises:
+        InputError: a file or a module that is not there or not usable; the message begins with the field.
+    """
+    plain: dict[str, Any] = {"label": choice.label, "source": choice.source, "values": dict(choice.values)}
+    if choice.source == ARMS:
+        arms = _arms(folder / choice.values["arms"], f"{choice.where}.arms")
+        theta = choice.values["theta_star"]
+        if isinstance(theta, str):
+            theta = _column(_matrix(folder / theta, f"{choice.where}.theta_star"))
+        plain["values"] |= {"arms": arms, "theta_star": np.asarray(theta, np.float64)}
+    if ":" in choice.source:
+        _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
+        plain |= {"folder": str(folder), "digest": source}
+    if "noise" in choice.values:
+        _law(choice.values["noise"], f"{choice.where}.noise")
+    return {**plain, "content": digest(_written(plain))}
+
+
+def _written(value: Any) -> Any:
+    """The value as JSON can write it, arrays by shape and bytes; other values of a TOML file (dates) as text."""
+    if isinstance(value, dict):
+        return {name: _written(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_written(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return [list(value.shape), np.ascontiguousarray(value, dtype="<f8").tobytes().hex()]
+    return value if isinstance(value, (str, int, float)) else str(value)
+
+
+def build(plain: dict[str, Any], horizon: int) -> LinearBandit:
+    """The bandit of a set's plain data.
+
+    Raises:
+        ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
+    """
+    source, values = plain["source"], dict(plain["values"])
+    if ":" in source:
+        make, found = plugins.load(source, plain["folder"], "set")
+        if found != plain["digest"]:
+            raise InputError(f"set = {source!r}: the module is another one here than where the sweep was started")
+        bandit = make(**values.get("options", {}))
+        if not isinstance(bandit, LinearBandit):
+            raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
+        return bandit
+    law: Any = _law(values.pop("noise"), "noise") if "noise" in values else None
+    seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
+    if source == LOWER_BOUND:
+        return lower_bound(values["d"], values["epsilon"], horizon, instance_seed=seed or 0, resample=resample)
+    if source == ARMS:
+        return LinearBandit(values.pop("arms"), values.pop("theta_star"), law, name=plain["label"], **values)
+    if source == UNIFORM:
+        if resample and seed is not None:
+            raise ValueError(f"instance_seed={seed}: goes without resample=true")
+        base = make_instance(
+            values.pop("K"),
+            values.pop("d"),
+            law,
+            best_mean=values.pop("best_mean", DEFAULT_BEST_MEAN),
+            seed=seed or 0,
+            epsilon=values.get("epsilon"),
+            resample=resample,
+        )
+    else:
+        base = dataset(source, instance_seed=seed, resample=resample)
+        law, values["epsilon"] = law or base.noise, values.get("epsilon", base.epsilon)
+    if base.generator is not None:
+        facts: dict[str, Any] = {"best_mean": base.best_mean, "arm_norm": base.arm_norm, **values}
+        return LinearBandit.resampled(base.generator, law, name=plain["label"], **facts)
+    assert base.arms is not None
+    assert base.theta_star is not None
+    return LinearBandit(base.arms, base.theta_star, law, name=plain["label"], **values)
+
+
+def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
+    """Hash of what is played, by content: arms and theta_star to the last bit, law, and every constant told.
+
+    An instance that a function draws (fresh ones, changing sets) is named by what makes it.
+    """
+    total = hashlib.sha256()
+    for array in (bandit.arms, bandit.theta_star):
+        if array is not None:
+            total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, dtype="<f8").tobytes())
+    total.update(repr((bandit.noise, bandit.noise_std, sorted(constants(bandit).items()))).encode())
+    if bandit.changing or bandit.resampling:
+        recipe = (bandit.num_arms, bandit.dim, bandit.best_mean)
+        total.update(repr((plain["source"], recipe, sorted(plain["values"].get("options", {}).items()))).encode())
+    total.update(str(plain.get("digest")).encode())
+    return total.hexdigest()[:16]
+
+
+# Laws ----------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _laws() -> dict[str, Any]:
+    found = {name: getattr(noise, name) for name in noise.__all__}
+    return {name: law for name, law in found.items() if dataclasses.is_dataclass(law)}
+
+
+def _law(values: Any, where: str) -> Any:
+    """The payoff law of `{law = "Pareto", shape = 2}`."""
+    arguments = dict(values)
+    name = arguments.pop("law", None)
+    if name not in _laws():
+        missing = "is missing" if name is None else f"= {shown(name)}: no such law"
+        raise InputError(f"{where}.law {missing}{nearest(str(name), _laws())}")
+    known = inspect.signature(_laws()[name]).parameters
+    for field in arguments:
+        if field not in known:
+            raise InputError(f"{where}.{field}: unknown key{nearest(field, known)}")
+    for field, parameter in known.items():
+        if parameter.default is parameter.empty and field not in arguments:
+            raise InputError(f"{where}.{field}: is missing; {name} needs it")
+    try:
+        return _laws()[name](**arguments)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def _arms(path: Path, where: str) -> NDArray[np.float64]:
+    return _matrix(path, where)
+
+
+def _column(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One row or one column as a vector; anything else is left for the bandit to refuse."""
+    return matrix.reshape(-1) if 1 in matrix.shape else matrix
+
+
+def _matrix(path: Path, where: str) -> NDArray[np.float64]:
+    """Numbers [rows, columns] of a .csv (a first line of names is skipped), .npy or .parquet file."""
+    readers = {".csv": _read_csv, ".npy": _read_npy, ".parquet": _read_parquet}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"{where} = {path.name!r}: must end in {', '.join(readers)}")
+    try:
+        matrix = np.atleast_2d(np.asarray(reader(path), np.float64))
+    except FileNotFoundError:
+        raise InputError(f"{where}: there is no file {path}") from None
+    except Exception as error:  # the readers raise nearly anything on a file that is none of theirs
+        raise InputError(f"{where}: {path} holds no table of numbers: {error}") from error
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise InputError(f"{where}: {path} must hold a table of numbers, got the shape {matrix.shape}")
+    return matrix
+
+
+def _read_csv(path: Path) -> Any:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    try:
+        [float(entry) for entry in rows[0]]
+    except ValueError:
+        rows = rows[1:]
+    return [[float(entry) for entry in row] for row in rows]
+
+
+def _read_npy(path: Path) -> Any:
+    array = np.load(path, allow_pickle=False)
+    return array if array.ndim == 2 else array.reshape(1, -1) if array.ndim == 1 else array
+
+
+def _read_parquet(path: Path) -> Any:
+    from pyarrow import parquet
+
+    table = parquet.read_table(path)
+    return np.column_stack([column.to_numpy() for column in table.columns])

@@ -1,0 +1,514 @@
+"""Sweep files: what they say, how lists multiply and pair, and one line for everything that is wrong with them."""
+
+import re
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import linbet_jax as lb
+from linbet_jax.errors import InputError
+from linbet_jax.sweep import read, work
+from linbet_jax.sweep.cells import plan
+from linbet_jax.sweep.schema import SetTable
+
+TOFU = "[policies.tofu]\n"
+SMALL = 'horizon = 50\n[sets.small]\nset = "uniform"\nK = 3\nd = 2\nnoise = {law = "StudentT", df = 3.0}\n'
+
+
+def sweep(folder, text, *overrides):
+    path = folder / "x.toml"
+    path.write_text(text, encoding="utf-8")
+    return read(path, overrides)
+
+
+def cells(folder, text, *overrides):
+    return plan(sweep(folder, text, *overrides), {"dtype": "float64"}, "cpu")
+
+
+def chosen(cell, *names):
+    values = {**cell.entry["set_options"], **cell.entry["options"], **cell.entry["parameters"], **cell.entry}
+    return tuple(values[name] for name in names)
+
+
+# What a file says
+
+
+def test_a_plain_file_is_one_cell_with_the_paper_s_horizon_and_the_defaults(tmp_path):
+    read_back = sweep(tmp_path, "[sets.S3]\n" + TOFU)
+    assert (read_back.seeds, read_back.key, read_back.records, read_back.dtype) == (64, 0, 200, "float64")
+    [cell] = plan(read_back, {}, "cpu")
+    assert (cell.horizon, len(cell.rounds), cell.title) == (10_000, 200, "S3/tofu")
+    policy, params = lb.make_policy("tofu", lb.dataset("S3"), horizon=10_000)
+    built = work.build(cell.spec)
+    assert built.params == params
+    assert built.policy == policy
+    assert np.array_equal(built.bandit.arms, lb.dataset("S3").arms)
+    assert np.array_equal(built.bandit.theta_star, lb.dataset("S3").theta_star)
+    assert cell.entry["label"] == "TOFU"
+    assert cell.entry["options"] == {"level": "proof", "two_sided": True, "method": "pruned", "root": "symmetric"}
+    assert cell.entry["parameters"]["delta"] == 0.1
+    assert cell.entry["bandit"]["K"] == 20
+    assert cell.entry["bandit"]["raw_moment_bound"] == lb.dataset("S3").raw_moment_bound
+
+
+def test_lists_multiply_into_a_grid_in_the_order_of_the_file(tmp_path):
+    text = "horizon = [400, 800]\n[sets.S1]\ninstance_seed = [0, 1]\n[sets.S3]\n"
+    found = cells(tmp_path, text + "[policies.mom]\nradius_scale = [1.0, 0.1]\n[policies.oful]\n")
+    assert len(found) == 2 * 2 * 3 + 2 * 3
+    assert [c.title for c in found[:4]] == [
+        "S1/mom (horizon=400, instance_seed=0, radius_scale=1)",
+        "S1/mom (horizon=400, instance_seed=0, radius_scale=0.1)",
+        "S1/mom (horizon=400, instance_seed=1, radius_scale=1)",
+        "S1/mom (horizon=400, instance_seed=1, radius_scale=0.1)",
+    ]
+    assert found[0].swept == {"horizon": 400, "instance_seed": 0, "radius_scale": 1.0}
+    assert found[-1].swept == {"horizon": 800}
+    assert [c.entry["policy"] for c in found[8:]] == ["oful"] * 4 + ["mom"] * 4 + ["oful"] * 2
+    one, other = (work.build(found[n].spec).bandit for n in (0, 2))
+    assert np.array_equal(one.arms, lb.dataset("S1", instance_seed=0).arms)
+    assert np.array_equal(other.arms, lb.dataset("S1", instance_seed=1).arms)
+
+
+def test_laws_and_epsilon_can_be_swept_and_the_instance_stays(tmp_path):
+    text = (
+        '[sets.S3]\nnoise = {law = "Pareto", shape = [2.0, 2.5]}\nepsilon = [0.3, 0.5]\n'
+        '[sets.laws]\nset = "S1"\nnoise = [{law = "Gaussian", std = 2.0}, {law = "StudentT", df = 3}]\n'
+        "[policies.oful]\n"
+    )
+    found = cells(tmp_path, text)
+    bandits = [work.build(c.spec).bandit for c in found]
+    assert [(b.noise, b.epsilon) for b in bandits[:4]] == [
+        (lb.noise.Pareto(shape), epsilon) for shape in (2.0, 2.5) for epsilon in (0.3, 0.5)
+    ]
+    assert [b.noise for b in bandits[4:]] == [lb.noise.Gaussian(2.0), lb.noise.StudentT(3)]
+    assert all(np.array_equal(b.arms, lb.dataset("S3").arms) for b in bandits[:4])
+    expected = lb.LinearBandit(lb.dataset("S3").arms, lb.dataset("S3").theta_star, lb.noise.Pareto(2.5), epsilon=0.3)
+    assert bandits[2].raw_moment_bound == expected.raw_moment_bound
+    assert found[0].swept == {"noise.shape": 2.0, "epsilon": 0.3}
+    assert found[0].entry["set_options"] == {"noise": "Pareto(shape=2.0)", "epsilon": 0.3}
+    assert [c.swept for c in found[4:]] == [{"noise": "Gaussian(std=2.0)"}, {"noise": "StudentT(df=3)"}]
+
+
+def test_what_a_set_and_a_policy_both_name_is_told_apart(tmp_path):
+    text = "[sets.S3]\nepsilon = [0.3, 0.5]\n[policies.tofu]\nepsilon = [0.2, 0.4]\n"
+    assert [c.title for c in cells(tmp_path, text)] == [
+        f"S3/tofu (epsilon={own}, policy.epsilon={told})" for own in (0.3, 0.5) for told in (0.2, 0.4)
+    ]
+    assert cells(tmp_path, text)[1].entry["parameters"]["epsilon"] == 0.4
+
+
+def test_horizons_can_be_paired_too(tmp_path):
+    text = 'zip = [["horizon", "*.delta"]]\nhorizon = [500, 900]\n[sets.S3]\n[policies.mom]\ndelta = [0.1, 0.2]\n'
+    found = cells(tmp_path, text)
+    assert [chosen(c, "horizon", "delta") for c in found] == [(500, 0.1), (900, 0.2)]
+    assert found[1].swept == {"horizon": 900, "delta": 0.2}
+
+
+def test_k_and_d_can_be_swept_and_the_lower_bound_too(tmp_path):
+    text = (
+        'horizon = 60\n[sets.uniform]\nK = [3, 5]\nd = [2, 4]\nnoise = {law = "StudentT", df = 3.0}\nbest_mean = 2.0\n'
+        "[sets.lower-bound]\nd = 4\nepsilon = [0.5, 1.0]\nhorizon = 300\n[sets.fresh]\n"
+        'set = "uniform"\nK = 2\nd = 2\nnoise = {law = "Gaussian"}\nresample = true\n[policies.uniform]\n'
+    )
+    found = cells(tmp_path, text)
+    bandits = [work.build(c.spec).bandit for c in found]
+    assert [(b.num_arms, b.dim) for b in bandits[:4]] == [(3, 2), (3, 4), (5, 2), (5, 4)]
+    assert {b.best_mean for b in bandits[:4]} == {2.0}
+    assert bandits[0] == lb.LinearBandit(bandits[0].arms, bandits[0].theta_star, lb.noise.StudentT(3.0), name="uniform")
+    assert np.array_equal(
+        bandits[0].arms, lb.datasets.make_instance(3, 2, bandits[0].noise, best_mean=2.0, seed=0).arms
+    )
+    assert np.array_equal(bandits[5].theta_star, lb.datasets.lower_bound(4, 1.0, 300).theta_star)
+    assert bandits[6].resampling
+    assert bandits[6].best_mean == 1.0
+
+
+def test_paired_lists_step_together(tmp_path):
+    text = (
+        'zip = [["sets.*.epsilon", "policies.tofu.level"]]\n[sets.S3]\nepsilon = [0.3, 0.5]\n[policies.tofu]\n'
+        'level = ["proof", "box"]\nradius_scale = [1.0, 0.1]\n[policies.oful]\n'
+    )
+    found = cells(tmp_path, text)
+    assert [(c.entry["bandit"]["epsilon"], *chosen(c, "level", "radius_scale")) for c in found[:4]] == [
+        (0.3, "proof", 1.0),
+        (0.3, "proof", 0.1),
+        (0.5, "box", 1.0),
+        (0.5, "box", 0.1),
+    ]
+    assert [c.entry["bandit"]["epsilon"] for c in found[4:]] == [0.3, 0.5]
+
+
+def test_single_cells_take_from_tables_and_from_themselves(tmp_path):
+    text = (
+        '[[cells]]\nset = "S1"\npolicy = "menu"\nhorizon = 2000\ndelta = 0.05\n'
+        '[[cells]]\nset = "S3"\npolicy = "quick"\nepsilon = 0.25\nhorizon = 77\n'
+        '[policies.quick]\npolicy = "tofu"\nroot = "cholesky"\nradius_scale = 0.5\nsets = ["S4"]\n'
+        "[sets.S4]\nhorizon = 9\n"
+    )
+    found = cells(tmp_path, text)
+    assert [c.title for c in found] == ["S4/quick", "S1/menu", "S3/quick"]
+    assert chosen(found[1], "horizon", "delta") == (2000, 0.05)
+    assert chosen(found[2], "horizon", "root", "radius_scale") == (77, "cholesky", 0.5)
+    assert found[2].entry["bandit"]["epsilon"] == 0.25
+    assert found[2].entry["label"] == "quick"
+    assert [c.id for c in cells(tmp_path, text + "[[cells]]\nset = 'S4'\npolicy = 'quick'\n")] == [c.id for c in found]
+
+
+def test_overrides(tmp_path):
+    text = "seeds = 3\n[sets.S3]\nhorizon = 500\n[policies.tofu]\n[[cells]]\nset = 'S1'\npolicy = 'oful'\n"
+    changed = sweep(
+        tmp_path,
+        text,
+        "policies.tofu.delta=0.05",
+        "policies.tofu.level=box",
+        "seeds=7",
+        "sets.S3.epsilon=[0.1, 0.2]",
+        "cells.0.horizon=30",
+        'name = "a = b"',
+    )
+    assert (changed.seeds, changed.name, changed.text) == (7, "a = b", text)
+    found = plan(changed, {}, "cpu")
+    assert [chosen(c, "delta") for c in found[:2]] == [(0.05,), (0.05,)]
+    assert {c.entry["options"]["level"] for c in found[:2]} == {"box"}
+    assert [c.entry["bandit"]["epsilon"] for c in found[:2]] == [0.1, 0.2]
+    assert found[2].horizon == 30
+
+
+@pytest.mark.parametrize("kind", ["csv", "named.csv", "npy", "parquet"])
+def test_arms_from_files(tmp_path, kind):
+    arms, theta = np.array([[1.0, 0.1], [0.3, 1 / 3], [0.5, 0.7]]), np.array([0.9, 0.1 + 0.2])
+    name = f"arms.{kind.removeprefix('named.')}"
+    if kind == "npy":
+        np.save(tmp_path / name, arms)
+        np.save(tmp_path / "theta.npy", theta)
+    elif kind == "parquet":
+        parquet.write_table(pa.table({"a": arms[:, 0], "b": arms[:, 1]}), tmp_path / name)
+        parquet.write_table(pa.table({"t": theta}), tmp_path / "theta.parquet")
+    else:
+        head = "first,second\n" if kind.startswith("named") else ""
+        lines = "".join(",".join(map(repr, row)) + "\n" for row in arms.tolist())
+        (tmp_path / name).write_text(head + lines, encoding="utf-8")
+        (tmp_path / "theta.csv").write_text(",".join(map(repr, theta.tolist())) + "\n", encoding="utf-8")
+    theta_name = f"theta.{name.partition('.')[2]}"
+    text = (
+        f'horizon = 40\n[sets.own]\narms = "{name}"\ntheta_star = {{}}\nnoise = {{{{law = "Pareto", shape = 3.0}}}}\n'
+        "[policies.oful]\n"
+    )
+    [cell] = cells(tmp_path, text.format(f'"{theta_name}"'))
+    bandit = work.build(cell.spec).bandit
+    assert bandit == lb.LinearBandit(arms, theta, lb.noise.Pareto(3.0), name="own")
+    [again] = cells(tmp_path, text.format(repr(theta.tolist())))
+    assert again.id == cell.id  # the instance counts by content
+
+
+POLICY = """
+import functools
+import jax.numpy as jnp
+import numpy as np
+import linbet_jax as lb
+
+@functools.lru_cache
+def _policy(dim, step):
+    def init(params):
+        return {"pulls": jnp.zeros((), jnp.int32), "sum": jnp.zeros(dim, params["weight"].dtype)}
+    def select(key, state, arms, params):
+        return (step * state["pulls"]) % arms.shape[0]
+    def update(state, feature, payoffs, params):
+        return {"pulls": state["pulls"] + 1, "sum": state["sum"] + params["weight"] * payoffs[0] * feature}
+    return lb.Policy("turns", init, select, update)
+
+def make(bandit, *, horizon, step=1, weight=1.0):
+    return _policy(bandit.dim, step), {"weight": weight, "more": {"table": np.zeros((9, 9)), "limit": np.inf}}
+
+def broken(bandit, *, horizon):
+    raise RuntimeError("no such thing")
+
+def world(size=2, names=("a",)):
+    return lb.LinearBandit(np.eye(size), np.arange(1.0, size + 1), lb.noise.StudentT(3.0), name="mine")
+
+def not_a_world():
+    return 7
+"""
+
+
+def test_policies_and_worlds_of_one_s_own(tmp_path):
+    (tmp_path / "ours.py").write_text(POLICY, encoding="utf-8")
+    text = (
+        'horizon = 30\n[sets.mine]\nset = "ours:world"\noptions = {size = [2, 3], names = [["a", "b"]]}\n'
+        '[policies.turns]\npolicy = "ours:make"\nstep = [1, 2]\nweight = [1.0, 0.5]\n'
+    )
+    found = cells(tmp_path, text)
+    assert len(found) == 8
+    assert len({c.program for c in found}) == 4  # the weight is traced, the step is not
+    assert chosen(found[1], "step", "weight", "size") == (1, 0.5, 2)
+    assert found[0].entry["label"] == "turns"
+    built = work.build(found[5].spec)
+    assert built.bandit.num_arms == 3
+    assert built.params["weight"] == 0.5
+    assert found[5].entry["parameters"] == {"weight": 0.5}
+    ids = [c.id for c in found]
+    assert [c.id for c in cells(tmp_path, text)] == ids
+    (tmp_path / "ours.py").write_text(POLICY + "\n# another comment\n", encoding="utf-8")
+    assert not set(ids) & {c.id for c in cells(tmp_path, text)}  # the source is part of the identity
+
+
+# Identity
+
+
+def test_the_identity_is_what_decides_the_numbers_and_nothing_else(tmp_path):
+    base = SMALL + "[policies.oful]\n"
+    [reference] = cells(tmp_path, base)
+    same = [
+        base.replace("[sets.small]", "[sets.other]").replace("[policies.oful]", '[policies.mine]\npolicy = "oful"'),
+        'name = "another"\nseeds = 7\n' + base,
+        base + "delta = 0.1\nradius_scale = 1.0\nridge = 1\n",
+        base.replace("[policies.oful]", "[policies.uniform]\n[policies.oful]"),
+        base.replace("K = 3", "K = 3\ninstance_seed = 0\nepsilon = 1.0"),
+        "records = 50\n" + base,  # as many as there are pulls
+        "block_size = 16\n" + base,
+    ]
+    for text in same:
+        assert reference.id in [c.id for c in cells(tmp_path, text)], text
+    others = [
+        "key = 1\n" + base,
+        "records = 10\n" + base,
+        "record_at = [10, 50]\n" + base,
+        "block_size = 8\n" + base,
+        base.replace("horizon = 50", "horizon = 51"),
+        base.replace("df = 3.0", "df = 3.5"),
+        base.replace("K = 3", "K = 3\nepsilon = 0.5"),
+        base.replace("K = 3", "K = 3\ninstance_seed = 1"),
+        base + "delta = 0.2\n",
+        base + "radius_scale = 0.5\n",
+        base + "noise_scale = 2.0\n",
+        base.replace("oful", "greedy"),
+    ]
+    ids = [cells(tmp_path, text)[0].id for text in others]
+    assert len({reference.id, *ids}) == len(others) + 1
+    read_back = sweep(tmp_path, base)
+    for numerics in ({"dtype": "float32"}, {"dtype": "float64", "jax": "0.0"}):
+        assert plan(read_back, numerics, "cpu")[0].id != reference.id
+
+
+def test_cells_of_equal_static_shape_share_a_program(tmp_path):
+    text = (
+        SMALL + "epsilon = [0.5, 1.0]\ninstance_seed = [0, 1]\n[policies.tofu]\ndelta = [0.1, 0.2]\n"
+        'level = ["proof", "box"]\n[policies.oful]\nridge = [1.0, 2.0]\n'
+    )
+    found = cells(tmp_path, text)
+    assert len(found) == 4 * 4 + 4 * 2
+    assert len({c.program for c in found}) == 3
+    assert len({c.batch for c in found}) == 3 * 4  # and every instance of a batch is one
+
+
+# What is wrong with a file
+
+WRONG = [
+    ("seedz = 3\n[sets.S3]\n" + TOFU, "seedz: unknown key; did you mean seeds?; known are name, seeds, key, records"),
+    ("seeds = '3'\n[sets.S3]\n" + TOFU, "seeds = '3': must be a whole number of replications, at least 1"),
+    ("seeds = 3.0\n[sets.S3]\n" + TOFU, "seeds = 3.0: must be a whole number of replications, at least 1"),
+    ("seeds = 0\n[sets.S3]\n" + TOFU, "seeds = 0: must be a whole number of replications, at least 1"),
+    ("key = -1\n[sets.S3]\n" + TOFU, "key = -1: must be a whole number, 0 to 4294967295"),
+    ("dtype = 'float16'\n[sets.S3]\n" + TOFU, "dtype = 'float16': must be 'float64' or 'float32'"),
+    ("device = 'tpu'\n[sets.S3]\n" + TOFU, "device = 'tpu': must be 'auto', 'cpu' or 'gpu'"),
+    ("block_size = 65\n[sets.S3]\n" + TOFU, "block_size = 65: must be at most 64 on CPU"),
+    ("horizon = 9.5\n[sets.S3]\n" + TOFU, "horizon = 9.5: must be a whole number, 1 to 2000000000, or a list of such"),
+    ("horizon = []\n[sets.S3]\n" + TOFU, "horizon = []: must be a whole number, 1 to 2000000000, or a list of such"),
+    ("horizon = [10, 10]\n[sets.S3]\n" + TOFU, "horizon: lists 10 twice"),
+    ("records = 0\n[sets.S3]\n" + TOFU, "records = 0: must be a whole number of records, 1 to 1000000"),
+    ("record_at = [5, 3]\n[sets.S3]\n" + TOFU, "record_at = [5, 3]: must increase"),
+    ("record_at = [5]\nrecords = 3\n[sets.S3]\n" + TOFU, "record_at = [5]: goes without records, which is 3"),
+    ("record_at = [5, 30000]\n[sets.S3]\n" + TOFU, "must increase within 1..10000"),
+    ("sets = 3\n", "sets = 3: must be a table of sets"),
+    ("[sets]\nS3 = 4\n" + TOFU, "sets.S3 = 4: must be a table"),
+    ("[sets.S3]\n", "policies: is missing; a sweep has [sets.NAME] and [policies.NAME] tables, or [[cells]]"),
+    (TOFU, "sets: is missing"),
+    ("[sets.S3]\nepsilom = 3\n" + TOFU, "sets.S3.epsilom: unknown key; did you mean epsilon?; known are set, horizon,"),
+    (
+        "[sets.S3]\nepsilon = [0.1, 1.5]\n" + TOFU,
+        "sets.S3.epsilon = [0.1, 1.5]: must be a number with 0 < epsilon <= 1",
+    ),
+    ("[sets.S3]\nepsilon = true\n" + TOFU, "sets.S3.epsilon = true: must be a number with 0 < epsilon <= 1"),
+    ("[sets.S3]\nepsilon = nan\n" + TOFU, "sets.S3.epsilon = nan: must be a number with 0 < epsilon <= 1"),
+    ("[sets.S3]\nepsilon = 0.9\n" + TOFU.replace("tofu", "mom"), ""),
+    ("[sets.S3]\nepsilon = 1.0\n" + TOFU, "sets.S3.epsilon: epsilon must satisfy 0 < epsilon < 1"),
+    ("[sets.S3]\nhorizon = 0\n" + TOFU, "sets.S3.horizon = 0: must be a whole number, 1 to 2000000000"),
+    ("[sets.S3]\nresample = 1\n" + TOFU, "sets.S3.resample = 1: must be true (a fresh instance"),
+    ("[sets.S3]\ninstance_seed = 4\nresample = true\n" + TOFU, "instance_seed must be None with resample=True, got 4"),
+    ("[sets.S3]\nK = 3\n" + TOFU, "sets.S3.K: does not go with set = 'S3'; known are instance_seed, resample,"),
+    ("[sets.S3]\noptions = {a = 3}\n" + TOFU, "sets.S3.options: does not go with set = 'S3'"),
+    ("[sets.S7]\n" + TOFU, "sets.S7.set = 'S7': no such set (the table's name stands for `set` where there is none)"),
+    ("[sets.a]\nset = 'unifrom'\n" + TOFU, "sets.a.set = 'unifrom': no such set; did you mean uniform?; known are S1"),
+    (
+        "[sets.uniform]\nK = 3\nd = 2\nhorizon = 9\n" + TOFU,
+        "sets.uniform.noise: is missing; set = 'uniform' needs it: a law",
+    ),
+    (SMALL.replace("horizon = 50", "") + TOFU, "sets.small.horizon: is missing; only S1 to S4 have the paper's own"),
+    (
+        SMALL.replace("StudentT", "Students") + TOFU,
+        "sets.small.noise.law = 'Students': no such law; did you mean StudentT?",
+    ),
+    (SMALL.replace("df =", "dof =") + TOFU, "sets.small.noise.dof: unknown key; did you mean df?; known are df, scale"),
+    (SMALL.replace(", df = 3.0", "") + TOFU, "sets.small.noise.df: is missing; StudentT needs it"),
+    (SMALL.replace("df = 3.0", "df = 0.5") + TOFU, "sets.small.noise: StudentT: df must satisfy 1 < df < inf"),
+    (SMALL.replace("df = 3.0", "df = 'x'") + TOFU, "sets.small.noise: "),
+    (
+        SMALL.replace("{law", "[{law").replace("3.0}", "[3.0, 4.0]}]") + TOFU,
+        "a list of laws holds laws with single values",
+    ),
+    (SMALL.replace("3.0", "2.0") + TOFU, "sets.small: epsilon must be given for Student t(2)"),
+    (
+        SMALL.replace("d = 2", "d = 1979-05-27") + TOFU,
+        "sets.small.d = datetime.date(1979, 5, 27): must be a whole number",
+    ),
+    (
+        "horizon = 1000\n[sets.lower-bound]\nd = 40\nepsilon = 0.5\n" + TOFU,
+        "sets.lower-bound.d: dim must satisfy 2 <= dim",
+    ),
+    (
+        "[sets.S3]\n[policies.tofuu]\n",
+        "policies.tofuu.policy = 'tofuu': no such policy; did you mean tofu?; known are menu",
+    ),
+    ("[sets.S3]\n[policies.tofu]\npolicy = 3\n", "policies.tofu.policy = 3: must be the name of a policy"),
+    ("[sets.S3]\n[policies.tofu]\nsets = ['S4']\n", "policies.tofu.sets[0] = 'S4': no such set; known are S3"),
+    (
+        "[sets.S3]\n[policies.tofu]\ndleta = 0.1\n",
+        "policies.tofu.dleta: unknown key; did you mean delta?; known are policy",
+    ),
+    ("[sets.S3]\n[policies.tofu]\nhorizon = 7\n", "policies.tofu.horizon: unknown key"),
+    (
+        "[sets.S3]\n[policies.tofu]\ndelta = [0.1, 2.0]\n",
+        "cell S3/tofu (delta=2): policies.tofu.delta: delta=2.0: must be in (0, 1)",
+    ),
+    ("[sets.S3]\n[policies.tofu]\ndelta = 'x'\n", "policies.tofu.delta: delta='x': must be a number, in (0, 1)"),
+    ("[sets.S3]\n[policies.tofu]\ndelta = []\n", "policies.tofu.delta = []: must hold at least one value"),
+    ("[sets.S3]\n[policies.tofu]\ndelta = [[0.1]]\n", "policies.tofu.delta = [0.1]: must be a single value"),
+    ("[sets.S3]\n[policies.tofu]\ndelta = [0.1, 0.1]\n", "policies.tofu.delta: lists 0.1 twice"),
+    ("[sets.S3]\n[policies.tofu]\ndelta = 1979-05-27\n", "policies.tofu.delta = 1979-05-27: must be a number, a text"),
+    (
+        "[sets.S3]\n[policies.tofu]\nlevel = 'boxx'\n",
+        "policies.tofu.level: level='boxx': allowed are 'proof' and 'box'",
+    ),
+    (
+        "[sets.S1]\nhorizon = 100\n[policies.menu]\n",
+        "cell S1/menu: policies.menu: horizon=100: MENU at delta=0.1 needs T >= 336",
+    ),
+    (
+        "[sets.S3]\n[policies.a]\npolicy = 'tofu'\n[policies.b]\npolicy = 'tofu'\n",
+        "S3/a and S3/b are one and the same cell",
+    ),
+    (
+        "zip = [['sets.S3.epsilon']]\n[sets.S3]\n" + TOFU,
+        "zip = [['sets.S3.epsilon']]: must be a list of lists of paths",
+    ),
+    (
+        "zip = [['sets.*.epsilon', 'policies.tofu.delta']]\n[sets.S3]\nepsilon = [0.1, 0.2]\n"
+        + TOFU
+        + "delta = [0.1, 0.2, 0.3]\n",
+        "zip[0]: sets.S3.epsilon has 2 values and policies.tofu.delta has 3; paired lists have one length",
+    ),
+    (
+        "zip = [['sets.*.epsilom', 'policies.tofu.delta']]\n[sets.S3]\nepsilon = [0.1, 0.2]\n"
+        + TOFU
+        + "delta = [0.1, 0.2]\n",
+        "zip[0][0] = 'sets.*.epsilom': names no list in this file; did you mean sets.S3.epsilon?",
+    ),
+    (
+        "zip = [['sets.*.epsilon', '*.delta'], ['*.delta', '*.ridge']]\n[sets.S3]\nepsilon = [0.1, 0.2]\n"
+        + TOFU
+        + "delta = [0.1, 0.2]\nridge = [1.0, 2.0]\n",
+        "zip[1]: policies.tofu.delta is in zip[0] already",
+    ),
+    ("[[cells]]\nset = 'S3'\n", "cells[0].policy: is missing; must be the name of one of [policies]"),
+    ("[[cells]]\nset = 'S3'\npolicy = 'tofu'\nhorizn = 3\n", "cells[0].horizn: unknown key; did you mean horizon?"),
+    (
+        "[[cells]]\nset = 'S3'\npolicy = 'tofu'\nepsilon = 7\n",
+        "cells[0].epsilon = 7: must be a number with 0 < epsilon <= 1",
+    ),
+    ("[[cells]]\nset = 'S3'\npolicy = 'tofu'\nhorizon = [3]\n", "cells[0].horizon = [3]: must be a whole number"),
+    (
+        "[sets.S3]\nepsilon = [0.1, 0.2]\n[[cells]]\nset = 'S3'\npolicy = 'tofu'\n",
+        "cells[0].epsilon: a cell has one value, and this has 2; name one in the cell",
+    ),
+    ("[[cells]]\nset = 'S3'\npolicy = 'tofu'\ndelta = 9\n", "cells[0].delta: delta=9: must be in (0, 1)"),
+    ("x = = 3", "is not TOML: Invalid value (at line 1, column 5)"),
+    ("horizon = 9\n[sets.m]\nset = 'nosuchmodule:make'\n" + TOFU, "sets.m.set: cannot import nosuchmodule (looked in "),
+    (
+        "horizon = 9\n[sets.m]\nset = 'ours:nothing'\n" + TOFU,
+        "sets.m.set = 'ours:nothing': the module ours has no function",
+    ),
+    ("horizon = 9\n[sets.m]\nset = 'ours:a b'\n" + TOFU, "sets.m.set = 'ours:a b': must be 'module:function'"),
+    ("horizon = 9\n[sets.m]\nset = 'ours:not_a_world'\n" + TOFU, "must return a linbet_jax.LinearBandit, got int"),
+    (
+        "horizon = 9\n[sets.m]\nset = 'ours:world'\n[sets.m.options]\nsice = 3\n" + TOFU,
+        "sets.m: TypeError: world() got an",
+    ),
+    ("[sets.S3]\n[policies.p]\npolicy = 'ours:broken'\n", "cell S3/p: policies.p: RuntimeError: no such thing"),
+    ("[sets.S3]\n[policies.p]\npolicy = 'ours:world'\n", "cell S3/p: policies.p: TypeError: world() "),
+    (
+        "horizon = 9\n[sets.o]\narms = 'none.csv'\ntheta_star = [1.0]\nnoise = {law = 'Gaussian'}\n" + TOFU,
+        "sets.o.arms: there is no file ",
+    ),
+    (
+        "horizon = 9\n[sets.o]\narms = 'ours.py'\ntheta_star = [1.0]\nnoise = {law = 'Gaussian'}\n" + TOFU,
+        "sets.o.arms = 'ours.py': must end in .csv, .npy, .parquet",
+    ),
+    (
+        "horizon = 9\n[sets.o]\narms = 'bad.csv'\ntheta_star = [1.0]\nnoise = {law = 'Gaussian'}\n" + TOFU,
+        "bad.csv holds no table of numbers: could not convert string to float",
+    ),
+    (
+        "horizon = 9\n[sets.o]\narms = 'good.csv'\ntheta_star = [1.0]\nnoise = {law = 'Gaussian'}\n" + TOFU,
+        "sets.o.theta_star: theta_star must have length 2",
+    ),
+    ("horizon = 9\n[sets.o]\narms = 'good.csv'\nnoise = {law = 'Gaussian'}\n" + TOFU, "sets.o.theta_star: is missing"),
+    ("[sets.o]\nset = 'S3'\narms = 'good.csv'\n" + TOFU, "sets.o.set = 'S3': goes without arms and theta_star"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
+def test_wrong_input_names_file_field_and_what_is_allowed(tmp_path, text, message):
+    (tmp_path / "ours.py").write_text(POLICY, encoding="utf-8")
+    (tmp_path / "bad.csv").write_text("a,b\n1.0,x\n", encoding="utf-8")
+    (tmp_path / "good.csv").write_text("1.0,0.0\n0.0,1.0\n", encoding="utf-8")
+    if not message:  # at the edge of what is allowed
+        assert cells(tmp_path, text)
+        return
+    with pytest.raises(InputError) as raised:
+        cells(tmp_path, text)
+    found = str(raised.value)
+    assert found.startswith(f"{tmp_path / 'x.toml'}: ")
+    assert message in found
+    assert "\n" not in found
+
+
+def test_wrong_overrides(tmp_path):
+    text = "horizon = 100\n[sets.S3]\n[policies.tofu]\n[[cells]]\nset = 'S3'\npolicy = 'oful'\n"
+    for override, message in (
+        ("seeds", "--set seeds: must be PATH=VALUE"),
+        ("=3", "--set =3: must be PATH=VALUE"),
+        ("horizon.x=3", "--set horizon.x=3: horizon is a value, not a table"),
+        ("cells.1.horizon=3", "--set cells.1.horizon=3: "),
+        ("policies.tofu.dleta=0.1", "policies.tofu.dleta: unknown key; did you mean delta?"),
+        ("polices.tofu.delta=0.1", "polices: unknown key; did you mean policies?"),
+        ("seeds=-1", "seeds = -1: must be a whole number"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            cells(tmp_path, text, override)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="none.toml: cannot be read: No such file or directory"):
+        read(tmp_path / "none.toml")
+
+
+def test_float64_needs_64_bits(tmp_path):
+    with jax.enable_x64(False), pytest.raises(InputError, match="dtype float64: needs jax.config.update"):
+        cells(tmp_path, "[sets.S3]\n" + TOFU)
+
+
+def test_every_key_of_a_set_says_what_it_allows():
+    assert all(field.description for field in SetTable.model_fields.values())
