@@ -364,6 +364,21 @@ def oful_radius(
     return noise_scale * martingale + initial_radius(ridge=ridge, theta_norm=theta_norm)
 
 
+def regret_exponent(policy: str, *, epsilon: float) -> float | None:
+    """The exponent of T in a policy's regret bound, logarithms left out; None for a policy without one.
+
+    MENU and TOFU 1/(1 + eps) (Theorems 2 and 3), MoM (1 + 2 eps)/(1 + 3 eps) and CRT 1/2 + 1/(2 (1 + eps)) (Medina and
+    Yang), OFUL 1/2 (sub-Gaussian noise; it promises nothing for heavier tails).
+    """
+    return {
+        "menu": 1 / (1 + epsilon),
+        "tofu": 1 / (1 + epsilon),
+        "mom": (1 + 2 * epsilon) / (1 + 3 * epsilon),
+        "crt": 0.5 + 1 / (2 * (1 + epsilon)),
+        "oful": 0.5,
+    }.get(policy)
+
+
 # The lower bound (Theorem 1)
 
 
