@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
     from linbet_jax.simulator import Result, Trace, simulate, simulate_grid
+    from linbet_jax.sweep.table import load
 
 _MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "sweep", "theory")
 _NAMES = {
@@ -30,6 +31,7 @@ _NAMES = {
     "Result": "linbet_jax.simulator",
     "Trace": "linbet_jax.simulator",
     "dataset": "linbet_jax.datasets",
+    "load": "linbet_jax.sweep.table",
     "make_policy": "linbet_jax.policies",
     "simulate": "linbet_jax.simulator",
     "simulate_grid": "linbet_jax.simulator",
@@ -45,6 +47,7 @@ __all__ = [
     "dataset",
     "datasets",
     "kernels",
+    "load",
     "make_policy",
     "noise",
     "plotting",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,19 @@ from linbet_jax.labels import policy_label
 from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.results import replacing
 
-__all__ = ["COLORS", "Curve", "Panel", "growth_figure", "panel_figure", "policy_label", "save_figure"]
+__all__ = [
+    "COLORS",
+    "STYLE",
+    "Curve",
+    "OneUnit",
+    "Panel",
+    "growth_figure",
+    "panel_figure",
+    "policy_colors",
+    "policy_label",
+    "save_figure",
+    "spread_apart",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -39,6 +52,8 @@ COLORS: Mapping[str, str] = {
     "greedy": "#56B4E9",
     "uniform": "#7F7F7F",
 }
+# For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.
+OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
 OTHER_COLOR, REFERENCE_COLOR = "#000000", "#9A9A9A"
 STYLE: Mapping[str, Any] = {
     "font.family": "STIXGeneral",
@@ -72,6 +87,23 @@ _PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
+
+
+def policy_colors(policies: Iterable[str]) -> dict[str, str]:
+    """Every policy's colour: the fixed one, or for a policy of the user's own one that its name decides.
+
+    Two names that would get one colour take the next free one, in alphabetical order; the palette starts over when it
+    is used up.
+    """
+    found: dict[str, str] = {}
+    for policy in sorted(set(policies)):
+        if policy in COLORS:
+            found[policy] = COLORS[policy]
+            continue
+        start = zlib.crc32(policy.encode()) % len(OWN_COLORS)
+        turn = OWN_COLORS[start:] + OWN_COLORS[:start]
+        found[policy] = next((color for color in turn if color not in found.values()), turn[0])
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,7 +370,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
     if not log:
         ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(_OneUnit())
+            axis.set_major_formatter(OneUnit())
     elif curves:
         ax.set_ylim(bottom=floor)
         first = [float(c.rounds[c.rounds > 0][0]) for c in curves]
@@ -427,7 +459,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
     scale = math.log if ax.get_yscale() == "log" else float
     places = [(scale(y) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
     gap = 9.8 * lines / points
-    spread = _spread_apart(places, gap, low=0.0, high=1.0)
+    spread = spread_apart(places, gap, low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
         ax.annotate(
             label,
@@ -452,7 +484,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
         )
 
 
-def _spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
+def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
     """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     # Subtracting each rank's share turns "at least gap apart" into "in order": pool neighbours that are not.
@@ -471,7 +503,7 @@ def _spread_apart(places: Sequence[float], gap: float, *, low: float, high: floa
     return moved
 
 
-class _OneUnit(Formatter):
+class OneUnit(Formatter):
     """Axis numbers in one unit per axis: 0, 5k, 10k or 0, 250, 1,250, but never 750 beside 1.25k."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:

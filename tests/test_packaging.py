@@ -119,9 +119,10 @@ LAYERS = {
         "_version", "errors", "policy", "policies", "bandit", "datasets", "simulator", "regret", "results", "plotting",
     },
     "sweep": {
-        "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "results",
-        "reproduce",
+        "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
+        "results", "reproduce",
     },
+    "report": {"_version", "errors", "labels", "theory", "regret", "results", "plotting", "sweep"},
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
         "results", "plotting",
