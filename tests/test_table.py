@@ -15,6 +15,7 @@ from sweep_folders import cell, make_sweep, numbers, write_cell
 import linbet_jax as lb
 from linbet_jax.results import RunFolderError
 from linbet_jax.sweep import table
+from linbet_jax.sweep.reading import read_run
 
 CELLS = [
     cell("S3", "tofu"),
@@ -210,6 +211,23 @@ def test_a_damaged_file_is_named_and_spoils_nothing_else(folder, how):
     assert rows[0]["mean"] is None
     assert str(path) in rows[0]["error"]
     assert sweep.select(policy="oful").table.num_rows == 6 * 27
+
+
+def test_no_flipped_byte_changes_a_number(tmp_path):
+    """Every fifth byte of a file turned over: what is read is what was written, or nothing."""
+    entry = cell("S3", "oful")
+    path = write_cell(make_sweep(tmp_path, [entry]), entry)
+    content, run, noticed = path.read_bytes(), lb.load(tmp_path).cells[0].run(), 0
+    for place in range(0, len(content), 5):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+        try:
+            found = read_run(path, entry["id"])
+        except RunFolderError:
+            noticed += 1
+            continue
+        for name in ("seeds", "rounds", "regret", "payoff", "health"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(run, name))
+    assert noticed > 600
 
 
 def test_what_is_no_sweep_is_refused(tmp_path):

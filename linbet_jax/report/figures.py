@@ -108,7 +108,7 @@ def pictures(report: Report, colors: Mapping[str, str], *, panels: int) -> list[
 
 
 def number(value: float) -> str:
-    """Four digits at most, thousands separated: 12,340 or 3.142."""
+    """Four digits, or all before the point, thousands separated: 3.142 or 12,346."""
     if not math.isfinite(value):
         return "–"
     if value == 0:
@@ -116,8 +116,10 @@ def number(value: float) -> str:
     size = math.floor(math.log10(abs(value)))
     if size >= 15 or size < -4:
         return f"{value:.3g}"
-    rounded = round(value, 3 - size)
-    return f"{rounded:,.{max(0, 3 - size)}f}" if size < 3 else f"{rounded:,.0f}"
+    digits = max(0, 3 - size)
+    if abs(round(value, digits)) >= 10 ** (size + 1):  # 999.96 is 1,000
+        digits = max(0, digits - 1)
+    return f"{value:,.{digits}f}"
 
 
 def shortened(text: str, points: float) -> str:
