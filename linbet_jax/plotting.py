@@ -54,7 +54,7 @@ COLORS: Mapping[str, str] = {
 }
 # For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.
 OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
-OTHER_COLOR, REFERENCE_COLOR = "#000000", "#9A9A9A"
+REFERENCE_COLOR = "#9A9A9A"
 STYLE: Mapping[str, Any] = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
@@ -132,7 +132,7 @@ class Curve:
     @property
     def color(self) -> str:
         """The policy's fixed colour."""
-        return COLORS.get(self.policy, OTHER_COLOR)
+        return policy_colors([self.policy])[self.policy]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +251,7 @@ def growth_figure(
         ends: list[tuple[float, str, str, bool]] = []
         for policy, (horizons, regrets) in series.items():
             t, r = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
-            slope, color = fitted_exponent(t, r), COLORS.get(policy, OTHER_COLOR)
+            slope, color = fitted_exponent(t, r), policy_colors([policy])[policy]
             middle = np.exp(np.log(r).mean() - slope * np.log(t).mean())
             ax.plot(t, r, "o", color=color, markersize=3.5)
             ax.plot(t, middle * t**slope, "-", color=color, linewidth=1.4, gid="fit")

@@ -175,7 +175,7 @@ def test_the_changelog_is_headed_as_it_should():
 
 
 def test_the_scripts_are_sound_shell():
-    for script in ("scripts/test.sh", "scripts/figure2.sh", "scripts/venv.sh", ".ci/run"):
+    for script in ("scripts/test.sh", "scripts/figure2.sh", "scripts/venv.sh", "scripts/browser.sh", ".ci/run"):
         subprocess.run(["bash", "-n", str(ROOT / script)], check=True, timeout=20)
     assert (ROOT / ".ci/run").read_text(encoding="utf-8").rstrip().endswith("\nbash scripts/test.sh")
 

@@ -282,7 +282,7 @@ def test_numbers_for_people(value, shown):
 
 def test_the_tables_hold_every_cell(tmp_path):
     cells = [
-        cell("S3", "tofu"), cell("S3", "tofu", radius_scale=0.03), cell("S3", "menu"),
+        cell("S3", "tofu"), cell("S3", "tofu", radius_scale=0.03), cell("S3", "menu", radius_scale=0.1),
         cell("S1", "my_pol|icy $5 & 10%"),
     ]  # fmt: skip
     report = gathered(make_sweep(tmp_path, cells, swept=["radius_scale"], failed=[2], unhealthy=[1]))
@@ -290,7 +290,7 @@ def test_the_tables_hold_every_cell(tmp_path):
     assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | sd |"
     assert len(rows) == 2 + 4
     assert rows[3].startswith("| S3, T = 1,000 | TOFU ×0.03 | 0.03 | 5 of 6, 1 unhealthy | ")
-    assert rows[4] == "| S3, T = 1,000 | MENU | 1 | failed | – | – | – | – |"
+    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – |"
     assert "my_pol\\|icy" in rows[5]
     tex = tables.latex(report)
     assert r"my\_pol|icy \$5 \& 10\%" in tex
@@ -392,7 +392,7 @@ def test_what_is_not_whole_is_said_and_shown(tmp_path):
         "1 unhealthy seed in 1 cell, left out of every average",
     )
     shown = Reader(text).text
-    assert "Partial: not every cell is done" in shown
+    assert "Partial: not every cell is done (the run is noted as interrupted)" in shown
     assert "ValueError: theta_norm=<b>-1</b> & more" in shown
     assert f"{path} is damaged" in shown
     assert "seed 0 at pull 17" in shown

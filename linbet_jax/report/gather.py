@@ -101,6 +101,7 @@ class Setting:
         variants: cells with replications, in the order of the sweep file.
         shown: those that pictures show: all, or when they are many each policy's first and best.
         absent: cells that are not done, "partial" ones among them.
+        labels: of every cell by its id, those without a variant too.
         comparison: None with fewer than two shown variants.
     """
 
@@ -111,6 +112,7 @@ class Setting:
     variants: tuple[Variant, ...]
     shown: tuple[Variant, ...]
     absent: tuple[Cell, ...]
+    labels: Mapping[str, str]
     comparison: Comparison | None
 
 
@@ -358,6 +360,7 @@ def _setting(
         variants=tuple(variants),
         shown=tuple(shown),
         absent=tuple(cell for cell in members if not cell.whole),
+        labels=labels,
         comparison=_compared(shown, level),
     )
 

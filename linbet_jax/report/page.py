@@ -13,7 +13,7 @@ from linbet_jax._version import __version__
 from linbet_jax.report import tables
 from linbet_jax.report.figures import Picture, number
 from linbet_jax.report.files import inline_svg
-from linbet_jax.report.gather import Comparison, Report, parameter_name
+from linbet_jax.report.gather import Comparison, Report, Setting, parameter_name
 from linbet_jax.sweep.table import Cell
 
 __all__ = ["page"]
@@ -196,7 +196,10 @@ def _overview(report: Report) -> str:
     done = sum(cell.whole for cell in cells)
     if report.problems:
         items = "".join(f"<li>{_e(problem)}</li>" for problem in report.problems)
-        word = "Partial: not every cell is done" if not report.sweep.complete else "Complete, but not healthy"
+        word = "Complete, but not healthy"
+        if not report.sweep.complete:
+            state = report.sweep.manifest.get("status")
+            word = f"Partial: not every cell is done{f' (the run is noted as {_e(state)})' if state else ''}"
         status = f'<div class="status bad" role="status">{word}<ul>{items}</ul></div>'
     else:
         status = '<p class="status good" role="status">Complete: every cell is done, every seed healthy</p>'
@@ -436,33 +439,33 @@ def _speed(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
     return f"{_about(text)}{grid}<h3>By policy</h3>{_html_table('Time by policy', head, body, numbers=5)}"
 
 
-def _named(cell: Cell) -> str:
-    return f"{cell.label} on {cell.set}, T = {cell.horizon:,}"
+def _named(setting: Setting, cell: Cell) -> str:
+    return f"{setting.labels[cell.id]} on {setting.title}, {setting.detail}"
 
 
 def _health(report: Report) -> str:
-    absent = report.sweep.absent
+    absent = [(setting, cell) for setting in report.settings for cell in setting.absent]
     parts = []
     if absent:
         body = [
-            f'<tr><th scope="row">{_e(_named(cell))}</th><td><span class="tag">{_e(cell.state)}</span></td>'
+            f'<tr><th scope="row">{_e(_named(setting, cell))}</th><td><span class="tag">{_e(cell.state)}</span></td>'
             f'<td class="number">{cell.stored} of {cell.seeds}</td><td class="long">{_e(cell.error or "–")}</td>'
             f"<td>{_e(cell.id)}</td></tr>"
-            for cell in absent
+            for setting, cell in absent
         ]
         head = ["cell", "state", "seeds", "error", "id"]
         table = _html_table("Cells that are not done", head, body, numbers=0, tall=len(body) > 14)
         parts.append(f"<h3>Cells that are not done</h3>{table}")
-    troubled = [variant for variant in report.variants if variant.troubles]
+    troubled = [(setting, variant) for setting in report.settings for variant in setting.variants if variant.troubles]
     if troubled:
         body, left = [], LISTED
-        for variant in troubled:
+        for setting, variant in troubled:
             told = ", ".join(f"seed {seed} at pull {pull:,}" for seed, pull in variant.troubles[:left])
             rest = len(variant.troubles) - min(len(variant.troubles), max(left, 0))
             left -= len(variant.troubles) - rest
             told = f"{told}{' and ' if told and rest else ''}{f'{rest} more' if rest else ''}"
             body.append(
-                f'<tr><th scope="row">{_e(_named(variant.cell))}</th>'
+                f'<tr><th scope="row">{_e(_named(setting, variant.cell))}</th>'
                 f'<td class="number">{len(variant.troubles)} of {variant.final.seeds}</td>'
                 f'<td class="long">{_e(told)}</td></tr>'
             )

@@ -38,7 +38,7 @@ def rows(report: Report, setting: Setting) -> list[tuple[Cell, Variant | None, l
         cell = absent[identity] if variant is None else variant.cell
         fixed = [plain_value(cell.value(name)) for name in parameters(report)]
         if variant is None:
-            texts = [cell.label, *fixed, cell.state, "–", "–", "–", "–"]
+            texts = [setting.labels[identity], *fixed, cell.state, "–", "–", "–", "–"]
         else:
             final = variant.final
             count = f"{final.n}" if not final.unhealthy else f"{final.n} of {final.seeds}, {final.unhealthy} unhealthy"
