@@ -277,6 +277,45 @@ def test_numbers_for_people(value, shown):
     assert figures.number(value) == shown
 
 
+def everywhere(entry, value):
+    return np.full((entry["seeds"], numbers(entry)[0].size), float(value))
+
+
+@pytest.mark.parametrize("values", [(0, 0, 0), (1e8 + 0.1,) * 3, (1e40, 1e-40, 1), (0, 1e-9, 1e12)], ids=str)
+def test_constant_huge_and_vanishing_regrets_are_drawn(tmp_path, values):
+    cells = [
+        cell("S3", policy, seeds=3, radius_scale=scale)
+        for policy, scale in zip(POLICIES, (0.0, 1.0, 1e-9), strict=True)
+    ]
+    folder = make_sweep(tmp_path, cells, swept=["radius_scale"])
+    for entry, value in zip(cells, values, strict=True):
+        write_cell(folder, entry, regret=everywhere(entry, value))
+    report = gathered(folder)
+    assert [float(variant.final.mean) for variant in report.variants] == list(values)
+    assert [float(variant.final.sd) for variant in report.variants] == [0, 0, 0]
+    for picture in pictures_of(report):
+        ax = drawn(picture)
+        assert np.isfinite([*ax.get_xlim(), *ax.get_ylim()]).all()
+        assert ax.get_xlim()[0] < ax.get_xlim()[1]
+
+
+def test_odd_sweeps_have_a_report(tmp_path):
+    """One pull, letters that a font lacks, parameters of several kinds or of none, no healthy seed at all."""
+    cells = [
+        cell("政策", "tofu", 1, records=1, seeds=2), cell("政策", "политика:⁂", 1, records=1, seeds=2, x=[1, 2]),
+        cell("S3", "tofu", seeds=3, x="a", epsilon=None), cell("S3", "tofu", seeds=3, x=True, radius_scale=2.5),
+        cell("S3", "tofu", 500, seeds=3, x="a", epsilon=0.0),
+    ]  # fmt: skip
+    folder = make_sweep(tmp_path, cells, swept=["x", "epsilon", "nothing", "horizon"], name="政策")
+    for entry in cells[2:]:
+        write_cell(folder, entry, health=[1, 2, 3], regret=everywhere(entry, np.nan))
+    outcome = write_report(folder, formats=("html", "pdf"))
+    assert outcome.problems == ("9 unhealthy seeds in 3 cells, left out of every average",)
+    shown = Reader(outcome.files[0].read_text(encoding="utf-8")).text
+    assert "политика:⁂" in shown
+    assert "3 of 3" in shown
+
+
 # Tables
 
 

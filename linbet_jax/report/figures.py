@@ -7,10 +7,12 @@ replaces them by its own, light or dark.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from linbet_jax.report.gather import (
 )
 from linbet_jax.theory import regret_exponent
 
-__all__ = ["GRID", "INK", "MUTED", "Picture", "pictures"]
+__all__ = ["GRID", "INK", "MUTED", "Picture", "missing_letters_pass", "number", "pictures", "shortened"]
 
 FloatArray = NDArray[np.float64]
 
@@ -138,10 +140,19 @@ def _cut(text: str, letters: int) -> str:
     return f"{text[:head]}…{text[len(text) - (letters - head) :]}"
 
 
+@contextlib.contextmanager
+def missing_letters_pass() -> Iterator[None]:
+    """A name may hold letters that matplotlib's font lacks: the page has them, a file shows boxes; nobody is warned."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
+        yield
+
+
 @functools.lru_cache(maxsize=4096)
 def _width(text: str) -> float:
     """Points, in the page's widest likely font."""
-    width, _, _ = text_to_path.get_text_width_height_descent(text, _FONT, False)
+    with missing_letters_pass():
+        width, _, _ = text_to_path.get_text_width_height_descent(text, _FONT, False)
     return float(width)
 
 
@@ -188,6 +199,7 @@ def _axis_names(ax: Axes, x: str, y: str) -> None:
 
 
 def _frame(ax: Axes) -> None:
+    ax.autoscale(False)  # every picture sets its axes' ends
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):

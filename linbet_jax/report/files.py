@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,18 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from linbet_jax.plotting import STYLE, save_figure
-from linbet_jax.report.figures import BOTTOM, GRID, INK, MUTED, TOP, WIDTH, Picture
+from linbet_jax.report.figures import (
+    BOTTOM,
+    GRID,
+    INK,
+    MUTED,
+    SIDE,
+    TOP,
+    WIDTH,
+    Picture,
+    missing_letters_pass,
+    shortened,
+)
 
 __all__ = ["inline_svg", "save_pictures"]
 
@@ -42,9 +52,7 @@ VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
 @contextmanager
 def _styled(style: Mapping[str, Any]) -> Iterator[None]:
     settings: Any = dict(style)
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # A name may hold letters that the font lacks: the page has them, a file shows boxes.
-        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
+    with matplotlib.rc_context(settings), missing_letters_pass():
         yield
 
 
@@ -112,7 +120,8 @@ def _sheet(pictures: Sequence[Picture]) -> Figure:
             y = top - TITLE - picture.height
             picture.draw(figure.add_axes(_place(picture, x, y, width, height)))
             title = f"{picture.title}, {picture.detail}" if picture.detail else picture.title
-            text = figure.text((x + 14) / width, (top - 5) / height, title, va="top", ha="left", fontsize=10.5)
+            title = shortened(title, WIDTH - 2 * SIDE)
+            text = figure.text((x + SIDE) / width, (top - 5) / height, title, va="top", ha="left", fontsize=10.5)
             text.set_parse_math(False)
         top -= tall + GAP
     return figure

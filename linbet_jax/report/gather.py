@@ -328,8 +328,9 @@ def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
 def _base_label(cell: Cell, *, scaled: bool = True) -> str:
     """The policy's name, with every radius_scale but the paper's 1."""
     named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
-    scale = cell.parameters.get("radius_scale", 1.0)
-    return f"{named} ×{scale:g}" if scaled and scale != 1.0 and "×" not in named else named
+    scale = cell.parameters.get("radius_scale")
+    literal = not isinstance(scale, (int, float)) or scale == 1.0
+    return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
 
 
 def _setting(
