@@ -169,10 +169,10 @@ def _compact(value: float, _: Any = None) -> str:
 
 
 def _log_axis(ax: Axes, which: str, low: float, high: float) -> None:
-    """A log axis whose ticks are decades, or 1-2-5 within two of them."""
+    """A log axis whose ticks are decades, or 1-2-5 where they are few."""
     axis = ax.xaxis if which == "x" else ax.yaxis
     (ax.set_xscale if which == "x" else ax.set_yscale)("log")
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 150 else (1.0,), numticks=7))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 400 else (1.0,), numticks=9))
     axis.set_minor_locator(NullLocator())  # hundreds of small ticks would take half of the time to draw
     axis.set_major_formatter(FuncFormatter(_compact))
 
@@ -216,15 +216,10 @@ def _ends(ax: Axes, ends: Sequence[tuple[float, float, str, str]], height: float
     # In points, whatever the axes' width: it depends on the names.
     wide = WIDTH - LEFT - _right(label for *_, label, _ in ends)
     for (x, _, label, color), true, shown in zip(ends, places, spread, strict=True):
-        ax.plot(
-            [_share(ax, "x", x), 1.0, 1.0 + 9 / wide, 1.0 + 16 / wide],
-            [true, true, shown, shown],
-            transform=ax.transAxes,
-            color=color,
-            linewidth=0.9,
-            clip_on=False,
-            solid_joinstyle="round",
-        )
+        line: dict[str, Any] = {"transform": ax.transAxes, "color": color, "linewidth": 0.9, "clip_on": False}
+        ax.plot([1.0, 1.0 + 9 / wide, 1.0 + 16 / wide], [true, shown, shown], solid_joinstyle="round", **line)
+        if _share(ax, "x", x) < 0.97:  # faint: the curve itself ends here
+            ax.plot([_share(ax, "x", x), 1.0], [true, true], alpha=0.35, dashes=(1, 3), **line)
         _say(ax, 1.0 + 20 / wide, shown, shortened(label, WIDEST - LEADER))
 
 
