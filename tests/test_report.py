@@ -400,6 +400,13 @@ def test_the_page_is_whole_and_fetches_nothing(tmp_path):
     assert text == read_page(tmp_path)[0]  # the same folder, the same bytes
 
 
+def test_a_single_setting_has_both_axes_beside_each_other(tmp_path):
+    text, _ = read_page(make_sweep(tmp_path, [cell(seeds=3), cell("S3", "oful", seeds=3)]))
+    assert "T = 1,000, linear axes" in text
+    assert "T = 1,000, log–log axes" in text
+    assert "<fieldset" not in text
+
+
 def test_texts_from_files_are_escaped(tmp_path):
     hostile = '<img src=x onerror="alert(1)">$x_1$&amp;\'"</svg></script>'
     entry, failing = cell(hostile, hostile, seeds=3), cell("S3", "menu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import math
@@ -274,6 +275,17 @@ def _regret(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
     linear, logarithmic = drawn.kinds.get("regret", []), drawn.kinds.get("regret-loglog", [])
     if not linear:
         return _about("No cell holds replications yet.")
+    single = any(variant.final.n == 1 for variant in report.variants)
+    text = (
+        f"Mean cumulative pseudo-regret over healthy seeds, with the {report.level:.0%} Student-t interval of the mean"
+        f"{' (none for a single seed)' if single else ''}. On log axes the dotted lines rise as the policy's bound "
+        "does; a first record without regret is left out and bands end at the axis."
+    )
+    if len(linear) == 1:  # one setting: both pictures fit beside each other
+        both = ((linear[0], "linear axes"), (logarithmic[0], "log–log axes"))
+        named = [dataclasses.replace(picture, detail=f"{picture.detail}, {axes}") for picture, axes in both]
+        grid = _panels([_figure(picture, drawn.svg(picture)) for picture in named])
+        return f"{_about(text)}{_legend(report, colors)}{grid}{_left_out(report, 1)}"
     figures = [
         _figure(
             plain,
@@ -281,12 +293,6 @@ def _regret(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
         )
         for plain, log in zip(linear, logarithmic, strict=True)
     ]
-    single = any(variant.final.n == 1 for variant in report.variants)
-    text = (
-        f"Mean cumulative pseudo-regret over healthy seeds, with the {report.level:.0%} Student-t interval of the mean"
-        f"{' (none for a single seed)' if single else ''}. On log axes the dotted lines rise as the policy's bound "
-        "does; a first record without regret is left out and bands end at the axis."
-    )
     choice = (
         '<fieldset class="choice"><legend>Axes</legend>'
         '<input type="radio" name="axes" id="axes-linear" checked><label for="axes-linear">Linear</label>'
