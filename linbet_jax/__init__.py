@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
     from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
+    from linbet_jax.sweep.table import load
     from linbet_jax.tuning import Tuning, TuningCurve, tune
 
 _MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "sweep", "theory")
@@ -34,6 +35,7 @@ _NAMES = {
     "Tuning": "linbet_jax.tuning",
     "TuningCurve": "linbet_jax.tuning",
     "dataset": "linbet_jax.datasets",
+    "load": "linbet_jax.sweep.table",
     "make_policy": "linbet_jax.policies",
     "simulate": "linbet_jax.simulator",
     "simulate_grid": "linbet_jax.simulator",
@@ -53,6 +55,7 @@ __all__ = [
     "dataset",
     "datasets",
     "kernels",
+    "load",
     "make_policy",
     "noise",
     "plotting",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,15 +31,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLORS",
+    "STYLE",
     "Chart",
     "Curve",
+    "OneUnit",
     "Panel",
     "Series",
     "chart_figure",
     "growth_figure",
     "panel_figure",
+    "policy_colors",
     "policy_label",
     "save_figure",
+    "spread_apart",
     "tuning_figure",
 ]
 
@@ -54,7 +59,9 @@ COLORS: Mapping[str, str] = {
     "greedy": "#56B4E9",
     "uniform": "#7F7F7F",
 }
-OTHER_COLOR, REFERENCE_COLOR = "#000000", "#9A9A9A"
+# For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.
+OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
+REFERENCE_COLOR = "#9A9A9A"
 STYLE: Mapping[str, Any] = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
@@ -90,6 +97,23 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
+def policy_colors(policies: Iterable[str]) -> dict[str, str]:
+    """Every policy's colour: the fixed one, or for a policy of the user's own one that its name decides.
+
+    Two names that would get one colour take the next free one, in alphabetical order; the palette starts over when it
+    is used up.
+    """
+    found: dict[str, str] = {}
+    for policy in sorted(set(policies)):
+        if policy in COLORS:
+            found[policy] = COLORS[policy]
+            continue
+        start = zlib.crc32(policy.encode()) % len(OWN_COLORS)
+        turn = OWN_COLORS[start:] + OWN_COLORS[:start]
+        found[policy] = next((color for color in turn if color not in found.values()), turn[0])
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """One policy's curve in one panel.
@@ -116,7 +140,7 @@ class Curve:
     @property
     def color(self) -> str:
         """The policy's fixed colour."""
-        return COLORS.get(self.policy, OTHER_COLOR)
+        return policy_colors([self.policy])[self.policy]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,11 +302,12 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
     charts: dict[str, list[Series]] = {}
     horizons: dict[str, int] = {}
     judged: set[str] = set()
+    colors = policy_colors(curve.policy.split()[0] for curve in curves)
     for curve in curves:
         name = curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
         judged.add(name)
         horizons[curve.bandit] = curve.horizon
-        color = COLORS.get(curve.policy.split()[0], OTHER_COLOR)
+        color = colors[curve.policy.split()[0]]
         order = np.argsort(curve.grid)
         scales, values = np.asarray(curve.grid)[order], curve.values[order]
         ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
@@ -368,7 +393,7 @@ def growth_figure(
         ends: list[tuple[float, str, str, bool]] = []
         for policy, (horizons, regrets) in series.items():
             t, r = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
-            slope, color = fitted_exponent(t, r), COLORS.get(policy, OTHER_COLOR)
+            slope, color = fitted_exponent(t, r), policy_colors([policy])[policy]
             middle = np.exp(np.log(r).mean() - slope * np.log(t).mean())
             ax.plot(t, r, "o", color=color, markersize=3.5)
             ax.plot(t, middle * t**slope, "-", color=color, linewidth=1.4, gid="fit")
@@ -535,7 +560,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
     if not log:
         ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
         for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(_OneUnit())
+            axis.set_major_formatter(OneUnit())
     elif curves:
         ax.set_ylim(bottom=floor)
         first = [float(c.rounds[c.rounds > 0][0]) for c in curves]
@@ -624,7 +649,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
     scale = math.log if ax.get_yscale() == "log" else float
     places = [(scale(y) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
     gap = 9.8 * lines / points
-    spread = _spread_apart(places, gap, low=0.0, high=1.0)
+    spread = spread_apart(places, gap, low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
         ax.annotate(
             label,
@@ -649,7 +674,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
         )
 
 
-def _spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
+def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
     """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     # Subtracting each rank's share turns "at least gap apart" into "in order": pool neighbours that are not.
@@ -668,7 +693,7 @@ def _spread_apart(places: Sequence[float], gap: float, *, low: float, high: floa
     return moved
 
 
-class _OneUnit(Formatter):
+class OneUnit(Formatter):
     """Axis numbers in one unit per axis: 0, 5k, 10k or 0, 250, 1,250, but never 750 beside 1.25k."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:

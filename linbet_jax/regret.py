@@ -9,23 +9,46 @@ A seed that met a non-finite number has no place in an average and is never drop
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
+from linbet_jax.intervals import (
+    RESAMPLES,
+    Estimate,
+    Share,
+    bootstrap_interval,
+    check_level,
+    healthy_values,
+    quantile_interval,
+    share_interval,
+    trimmed_mean,
+    win_rate,
+)
+
 if TYPE_CHECKING:
     from linbet_jax.simulator import Result
 
 __all__ = [
+    "Estimate",
+    "Rank",
+    "Share",
     "Summary",
+    "bootstrap_interval",
+    "exponent_interval",
     "final_payoff",
     "final_regret",
     "fitted_exponent",
     "paired_difference",
+    "quantile_interval",
+    "rank_table",
+    "share_interval",
     "summarize",
+    "trimmed_mean",
+    "win_rate",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -107,20 +130,8 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
         ValueError: `values` has no seed axis or no seed, `health` has another length, `level` is not in
             (0, 1), or a seed called healthy holds a non-finite value.
     """
-    everything = np.asarray(values, dtype=np.float64)
-    if everything.ndim == 0 or everything.shape[0] == 0:
-        raise ValueError(f"values must hold at least one seed along its first axis, got shape {everything.shape}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
-    finite = np.isfinite(everything).reshape(everything.shape[0], -1).all(axis=1)
-    healthy = finite if health is None else np.asarray(health) == 0
-    if healthy.shape != finite.shape:
-        raise ValueError(f"health must hold one word per seed, shape {finite.shape}, got {healthy.shape}")
-    if np.any(healthy & ~finite):
-        raise ValueError(
-            f"seed index {int(np.argmax(healthy & ~finite))} is marked healthy but holds a non-finite value"
-        )
-    kept = everything[healthy]
+    check_level(level)
+    kept, seeds = healthy_values(values, health)
     n, shape = kept.shape[0], kept.shape[1:]
     nothing = np.full(shape, np.nan)
     mean = sd = error = low = high = median = nothing
@@ -135,8 +146,8 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
         low, high = mean - half, mean + half
     return Summary(
         values=kept,
-        seeds=everything.shape[0],
-        unhealthy=everything.shape[0] - n,
+        seeds=seeds,
+        unhealthy=seeds - n,
         mean=np.asarray(mean),
         sd=np.asarray(sd),
         standard_error=np.asarray(error),
@@ -229,8 +240,115 @@ def fitted_exponent(horizons: ArrayLike, regrets: ArrayLike) -> float:
     return float(x @ (y - y.mean()) / (x @ x))
 
 
+def exponent_interval(
+    horizons: ArrayLike,
+    regrets: ArrayLike,
+    health: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """Fitted exponent of regret in T with a percentile bootstrap interval over seeds.
+
+    The value is `fitted_exponent` of the mean regrets. A resample draws whole seeds, each with its regrets at all
+    horizons (they share the noise), takes the means anew and fits again: the seeds, not the horizons, are the sample.
+    The interval says nothing about a growth that is no power of T.
+
+    Args:
+        horizons: `[H]` horizons (pulls), two different ones at least.
+        regrets: `[S, H]` final regret of each seed at each horizon.
+        health: `[S, H]` or `[S]` health words; a seed counts when it is healthy at every horizon.
+        level: coverage of the interval, in (0, 1).
+        resamples: number of resampled sets of seeds.
+        seed: of the generator that draws them.
+
+    Returns:
+        The exponent with its interval; no interval for a single seed, or where a resample has mean regret 0.
+
+    Raises:
+        ValueError: wrong shapes, no healthy seed, or as in `fitted_exponent` and `bootstrap_interval`.
+    """
+    t, values = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
+    if values.ndim != 2 or t.shape != values.shape[1:]:
+        raise ValueError(f"regrets must be [seeds, horizons], got shapes {values.shape} for {t.shape} horizons")
+    words = None if health is None else np.asarray(health).reshape(values.shape[0], -1).any(axis=1)
+    kept, seeds = healthy_values(values, words)
+    if kept.shape[0] == 0:
+        raise ValueError(f"none of the {seeds} seeds is healthy at every horizon")
+    value = np.asarray(fitted_exponent(t, kept.mean(axis=0)))
+    x = _log_ratio(t)
+    weights = (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
+
+    def slope(sample: FloatArray, axis: int) -> FloatArray:
+        means = sample.mean(axis=axis)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a mean of 0 has no logarithm
+            logs = _log_ratio(means)
+            return np.asarray(np.where(np.isfinite(logs), logs, np.nan) @ weights)
+
+    drawn = bootstrap_interval(kept, statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed)
+    return dataclasses.replace(drawn, value=value, seeds=seeds, unhealthy=seeds - kept.shape[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    """A policy's place among several, seed by seed.
+
+    Attributes:
+        name: of the policy.
+        summary: of its rank (1: the smallest regret; equal regrets share the mean of their ranks) over the seeds.
+        first: share of seeds in which no other has a smaller regret.
+    """
+
+    name: str
+    summary: Summary
+    first: float
+
+
+def rank_table(
+    regrets: Mapping[str, ArrayLike], health: Mapping[str, ArrayLike] | None = None, *, level: float = 0.95
+) -> tuple[Rank, ...]:
+    """Policies by their mean rank over seeds.
+
+    Args:
+        regrets: name to `[S]` final regrets, all of the same seeds in the same order.
+        health: name to `[S]` health words; without it infinities and NaN are unhealthy. A seed counts when it is
+            healthy for every policy, as a rank among fewer would be another thing.
+        level: coverage of the interval of the mean rank, in (0, 1).
+
+    Returns:
+        One entry per policy, the smallest mean rank first, equal ones in the order given; without a healthy seed all
+        ranks are NaN.
+
+    Raises:
+        ValueError: no policy, lists of several lengths, or as in `summarize`.
+    """
+    if not regrets:
+        raise ValueError("regrets must hold at least one policy")
+    values = [np.asarray(v, dtype=np.float64) for v in regrets.values()]
+    if values[0].ndim != 1 or any(v.shape != values[0].shape for v in values):
+        raise ValueError(f"regrets must be lists of one length, got shapes {[v.shape for v in values]}")
+    table = np.stack(values, axis=1)
+    bad = ~np.isfinite(table).all(axis=1)
+    if health is not None:
+        if set(health) != set(regrets):
+            raise ValueError(f"health must name the same policies, got {sorted(health)} for {sorted(regrets)}")
+        bad = np.any([np.asarray(health[name]) != 0 for name in regrets], axis=0)
+    kept, _ = healthy_values(table, bad)
+    below, equal = (np.sum(f(kept[:, None, :], kept[:, :, None]), axis=2) for f in (np.less, np.equal))
+    ranks = np.full(table.shape, np.nan)
+    ranks[~bad] = below + (equal + 1) / 2
+    first = np.mean(below == 0, axis=0) if kept.size else np.full(table.shape[1], np.nan)
+    found = [
+        Rank(name, summarize(ranks[:, place], bad, level=level), float(first[place]))
+        for place, name in enumerate(regrets)
+    ]
+    return tuple(sorted(found, key=lambda rank: float(np.nan_to_num(rank.summary.mean, nan=np.inf))))
+
+
 def _log_ratio(values: FloatArray) -> FloatArray:
-    """Log of values over the first one, exact also where the ratio is within rounding of 1."""
-    near = (values > 0.5 * values[0]) & (values < 2 * values[0])
-    close = np.where(near, (values - values[0]) / values[0], 0.0)
-    return np.where(near, np.log1p(close), np.log(values) - np.log(values[0]))
+    """Log of values over the first one of each row, exact also where the ratio is within rounding of 1."""
+    first = values[..., :1]
+    near = (values > 0.5 * first) & (values < 2 * first)
+    close = np.where(near, (values - first) / first, 0.0)
+    return np.where(near, np.log1p(close), np.log(values) - np.log(first))

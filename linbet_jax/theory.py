@@ -98,6 +98,9 @@ def optimism_regret_bound(
     return 2 * pulls * largest * _sqrt(widths)
 
 
+BOUNDED = ("menu", "tofu", "mom", "crt", "oful")  # the policies with a regret bound
+
+
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 

@@ -12,7 +12,7 @@ import linbet_jax
 from linbet_jax.cli import main
 from linbet_jax.cli.progress import duration
 
-HELPS = ([], ["reproduce"], ["reproduce", "figure2"], ["reproduce", "table1"], ["list"])
+HELPS = ([], ["reproduce"], ["reproduce", "figure2"], ["reproduce", "table1"], ["list"], ["report"])
 HEAVY = ("jax", "jaxlib", "numpy", "scipy", "matplotlib", "rich")
 
 

@@ -196,7 +196,7 @@ def test_what_cannot_be_negative_is_not_drawn_below_0(spread):
     ],
 )
 def test_an_axis_has_one_unit(ticks, shown):
-    assert plotting._OneUnit().format_ticks(ticks) == shown
+    assert plotting.OneUnit().format_ticks(ticks) == shown
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -221,10 +221,10 @@ def test_a_curve_that_only_begins_on_another_one_is_solid():
 
 
 def test_spreading_moves_no_more_than_it_must():
-    assert plotting._spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
-    assert plotting._spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
-    assert plotting._spread_apart([1.0, 0.99, 0.2], 0.1, low=0, high=1) == pytest.approx([1.0, 0.9, 0.2])
-    assert plotting._spread_apart([0.0, 0.0], 0.1, low=0, high=1) == pytest.approx([0.0, 0.1])
+    assert plotting.spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
+    assert plotting.spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
+    assert plotting.spread_apart([1.0, 0.99, 0.2], 0.1, low=0, high=1) == pytest.approx([1.0, 0.9, 0.2])
+    assert plotting.spread_apart([0.0, 0.0], 0.1, low=0, high=1) == pytest.approx([0.0, 0.1])
 
 
 def test_the_fitted_slope_is_drawn_beside_the_theory_s():  # S7
@@ -267,3 +267,31 @@ def test_pyplot_is_never_imported():
     code = "import sys, linbet_jax.plotting; print('matplotlib.pyplot' in sys.modules, 'jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False False\n"
+
+
+def contrast(first, second):
+    def luminance(color):
+        channels = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(first), luminance(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_are_fixed_and_those_of_own_policies_are_told_apart():
+    own = [f"mine:policy{i}" for i in range(6)]
+    colors = plotting.policy_colors([*own, "tofu", "menu"])
+    assert (colors["tofu"], colors["menu"]) == (plotting.COLORS["tofu"], plotting.COLORS["menu"])
+    assert sorted(colors[name] for name in own) == sorted(plotting.OWN_COLORS)
+    alone, beside = plotting.policy_colors(own[:1]), plotting.policy_colors(["uniform", own[0]])
+    assert alone[own[0]] == beside[own[0]]  # the name decides, not what stands beside it
+    assert plotting.policy_colors(own) == plotting.policy_colors(own[::-1])
+    assert set(plotting.policy_colors([f"p{i}" for i in range(20)]).values()) <= set(plotting.OWN_COLORS)
+
+
+def test_colours_of_own_policies_show_on_both_pages():
+    for color in plotting.OWN_COLORS:
+        assert color not in plotting.COLORS.values()
+        assert contrast(color, "#FFFFFF") >= 3
+        assert contrast(color, "#171B21") >= 3

@@ -59,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_bounds(commands)
     _add_sweep(commands)
     _add_status(commands)
+    _add_report(commands)
     _add_bench(commands)
     commands.add_parser(
         "list",
@@ -229,6 +230,34 @@ def _add_status(commands: Any) -> None:
     status.set_defaults(module="status")
 
 
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser(
+        "report",
+        help="a sweep's figures and tables: one HTML page, PDF, PNG, Markdown, LaTeX, CSV",
+        description="Writes the report of a sweep, finished or not: one HTML page that needs no network, the same\n"
+        "figures as PDF and PNG, and the table as Markdown, LaTeX and CSV. Exit status 0 only when every cell is done\n"
+        "and every replication healthy; the report is written in any case and says what is not.",
+    )
+    report.add_argument("folder", metavar="DIR", help="the sweep's folder")
+    report.add_argument("--out", metavar="DIR", help="output folder (default DIR/report)")
+    report.add_argument(
+        "--format",
+        type=_formats,
+        default=["html", "pdf", "png"],
+        metavar="html,pdf,png",
+        help="what to write beside the tables (default all three)",
+    )
+    report.add_argument(
+        "--panels",
+        type=_positive,
+        default=24,
+        metavar="N",
+        help="settings drawn in each figure (default 24); the tables hold every cell",
+    )
+    report.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    report.set_defaults(module="report")
+
+
 def _add_bench(commands: Any) -> None:
     bench = commands.add_parser(
         "bench",
@@ -329,6 +358,14 @@ class _Real:
             ends = "[" if self.least_allowed else "(", "]" if self.most_allowed else ")"
             raise argparse.ArgumentTypeError(f"must be in {ends[0]}0, {self.most:g}{ends[1]}, got {text!r}")
         return value
+
+
+def _formats(text: str) -> Sequence[str]:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in ("html", "pdf", "png"):
+            raise argparse.ArgumentTypeError(f"known are html, pdf and png, got {name!r}")
+    return names
 
 
 def _names(text: str) -> Sequence[str]:

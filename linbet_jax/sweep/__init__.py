@@ -1,6 +1,7 @@
 """Sweeps: a grid of policies, sets, laws and parameters over many seeds, started once, killed and resumed at will.
 
-`read` reads a sweep file, `run` computes what is missing in its folder, `status` says how far that is.
+`read` reads a sweep file, `run` computes what is missing in its folder, `status` says how far that is,
+`load` gives what it found.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from linbet_jax.sweep.grid import read
     from linbet_jax.sweep.model import Sweep
     from linbet_jax.sweep.overview import Status, status
+    from linbet_jax.sweep.table import load
 
 _NAMES = {
     "Executor": "executors",
@@ -23,12 +25,13 @@ _NAMES = {
     "Status": "overview",
     "Summary": "driver",
     "Sweep": "model",
+    "load": "table",
     "read": "grid",
     "run": "driver",
     "status": "overview",
 }
 
-__all__ = ["Executor", "InProcess", "Outcome", "Part", "Status", "Summary", "Sweep", "read", "run", "status"]
+__all__ = ["Executor", "InProcess", "Outcome", "Part", "Status", "Summary", "Sweep", "load", "read", "run", "status"]
 
 
 def __getattr__(name: str) -> Any:

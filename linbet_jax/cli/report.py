@@ -1,0 +1,24 @@
+"""`linbet report`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from linbet_jax.cli.progress import Reporter
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes a sweep's report and prints the files; 1, with the reason, unless every cell is done and healthy."""
+    from linbet_jax.report.build import write_report
+
+    reporter = Reporter(quiet=options.quiet)
+    outcome = write_report(options.folder, options.out, formats=options.format, panels=options.panels, say=reporter.say)
+    if not options.quiet:
+        for path in outcome.files:
+            print(path)
+    for problem in outcome.problems:
+        print(f"linbet: {options.folder}: {problem}", file=sys.stderr)
+    return 1 if outcome.problems else 0

@@ -1,0 +1,410 @@
+"""Intervals that need no normal law: bootstrap, order statistics, trimmed means, and intervals of a share.
+
+As everywhere in the summaries a seed is one observation, pulls are never resampled, and a seed that met something
+non-finite is counted and left out. Everything runs on the host in NumPy float64, whole curves `[S, R]` at once. What
+does not depend on where the zero is (means, medians, quantiles) is worked out relative to the first seed, so that a
+constant series has no spread at all and values near 1e8 lose nothing.
+
+References:
+    Efron. Better bootstrap confidence intervals. Journal of the American Statistical Association, 1987.
+    Yuen. The two-sample trimmed t for unequal population variances. Biometrika, 1974.
+    Wilson. Probable inference, the law of succession, and statistical inference. JASA, 1927.
+    Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
+        Biometrika, 1934.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, betaincinv, ndtr, ndtri, stdtrit
+
+__all__ = [
+    "Estimate",
+    "Share",
+    "bootstrap_interval",
+    "check_level",
+    "healthy_values",
+    "quantile_interval",
+    "share_interval",
+    "trimmed_mean",
+    "win_rate",
+]
+
+FloatArray = NDArray[np.float64]
+Statistic = Callable[[FloatArray, int], FloatArray]
+
+RESAMPLES = 2000
+_CHUNK = 2**22  # resampled numbers in memory at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """One statistic over seeds with its interval; `[...]` is the shape of the statistic.
+
+    Attributes:
+        value: `[...]` the statistic over the healthy seeds; NaN when there is none.
+        low: `[...]` lower end of the interval; NaN where the seeds are too few for one.
+        high: `[...]` upper end.
+        standard_error: `[...]` of the statistic; NaN where there is none.
+        n: healthy seeds.
+        seeds: seeds that were run.
+        unhealthy: seeds left out because something non-finite was met.
+        level: coverage the interval is built for.
+        method: how it was built.
+    """
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    standard_error: FloatArray
+    n: int
+    seeds: int
+    unhealthy: int
+    level: float
+    method: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """How often one policy's regret lies below another's, seed by seed.
+
+    Attributes:
+        rate: (wins + ties / 2) / n; NaN when no seed is healthy.
+        low: lower end of the interval; NaN when no seed is healthy.
+        high: upper end.
+        wins: seeds in which the first is strictly smaller.
+        ties: seeds in which the two are equal.
+        losses: seeds in which the first is strictly larger.
+        n: seeds healthy in both.
+        seeds: seeds that were run.
+        unhealthy: seeds left out because one of the two met something non-finite.
+        level: coverage the interval is built for.
+        method: "wilson" or "clopper-pearson".
+    """
+
+    rate: float
+    low: float
+    high: float
+    wins: int
+    ties: int
+    losses: int
+    n: int
+    seeds: int
+    unhealthy: int
+    level: float
+    method: str
+
+
+def check_level(level: float) -> None:
+    """Raises ValueError unless the level lies strictly between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
+
+
+def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, int]:
+    """The healthy seeds' values and the number of seeds that were run.
+
+    Args:
+        values: `[S]` or `[S, ...]`, seeds first.
+        health: `[S]` health words (0 is healthy). Without it a seed is healthy when all its values are finite.
+
+    Returns:
+        (`[n, ...]` float64, S).
+
+    Raises:
+        ValueError: no seed axis or no seed, `health` of another length, or a seed called healthy that holds a
+            non-finite value.
+    """
+    everything = np.asarray(values, dtype=np.float64)
+    if everything.ndim == 0 or everything.shape[0] == 0:
+        raise ValueError(f"values must hold at least one seed along its first axis, got shape {everything.shape}")
+    finite = np.isfinite(everything).reshape(everything.shape[0], -1).all(axis=1)
+    healthy = finite if health is None else np.asarray(health) == 0
+    if healthy.shape != finite.shape:
+        raise ValueError(f"health must hold one word per seed, shape {finite.shape}, got {healthy.shape}")
+    if np.any(healthy & ~finite):
+        raise ValueError(
+            f"seed index {int(np.argmax(healthy & ~finite))} is marked healthy but holds a non-finite value"
+        )
+    return everything[healthy], everything.shape[0]
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    health: ArrayLike | None = None,
+    *,
+    statistic: str | Statistic = "mean",
+    method: str = "bca",
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """Bootstrap interval of a statistic over seeds: whole seeds are drawn again, with replacement.
+
+    All columns of a curve are resampled with the same draws, as the rows belong together.
+
+    Args:
+        values: `[S]` or `[S, ...]`, seeds first.
+        health: `[S]` health words, as in `healthy_values`.
+        statistic: "mean", "median", or a function of (values, axis of the seeds) that works on stacks of samples.
+        method: "percentile", or "bca" (bias-corrected and accelerated).
+        level: coverage of the interval, in (0, 1).
+        resamples: number of resampled data sets, 2 at least.
+        seed: of the generator that draws them; equal arguments give equal intervals.
+
+    Returns:
+        The statistic, its interval and the standard deviation over resamples as its standard error; fewer than two
+        healthy seeds have no interval.
+
+    Raises:
+        ValueError: an unknown statistic or method, too few resamples, or as in `healthy_values`.
+    """
+    check_level(level)
+    kept, seeds = healthy_values(values, health)
+    if method not in ("percentile", "bca"):
+        raise ValueError(f"method must be 'percentile' or 'bca', got {method!r}")
+    if isinstance(resamples, bool) or resamples != int(resamples) or resamples < 2:
+        raise ValueError(f"resamples must be a whole number, at least 2, got {resamples!r}")
+    known: dict[str, Statistic] = {"mean": np.mean, "median": np.median}
+    if isinstance(statistic, str):
+        if statistic not in known:
+            raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
+        of, shifts = known[statistic], True
+    else:
+        of, shifts = statistic, False  # nothing says that it moves along with the data
+    n = kept.shape[0]
+    if n == 0:
+        nothing = np.full(np.shape(of(np.ones((1, *kept.shape[1:])), 0)), np.nan)
+        return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, method)
+    offset = kept[0] if shifts else np.zeros(())
+    sample = kept - offset
+    value = np.asarray(of(sample, 0), dtype=np.float64)
+    if n == 1:
+        nothing = np.full(value.shape, np.nan)
+        return Estimate(value + offset, nothing, nothing, nothing, 1, seeds, seeds - 1, level, method)
+    drawn = np.concatenate(list(_resampled(sample, of, int(resamples), seed)))
+    error = drawn.std(axis=0, ddof=1)
+    tails = np.array([(1 - level) / 2, (1 + level) / 2])
+    if method == "percentile":
+        low, high = np.quantile(drawn, tails, axis=0)
+    else:
+        low, high = _bca(drawn, value, _left_out(sample, of), tails)
+    return Estimate(value + offset, low + offset, high + offset, error, n, seeds, seeds - n, level, method)
+
+
+def _resampled(sample: FloatArray, of: Statistic, resamples: int, seed: int) -> Iterator[FloatArray]:
+    """The statistic of resampled data sets, `[chunk, ...]` at a time: the same draws however large the chunks."""
+    generator = np.random.default_rng(seed)
+    n = sample.shape[0]
+    step = max(1, _CHUNK // max(sample.size, n))
+    for begun in range(0, resamples, step):
+        count = min(step, resamples - begun)
+        picks = generator.integers(0, n, (count, n))
+        if of is np.mean:
+            # Counts times values: a gather of [count, S, R] numbers is what would take long.
+            places = picks + n * np.arange(count)[:, None]
+            counts = np.bincount(places.ravel(), minlength=count * n).reshape(count, n)
+            yield np.tensordot(counts / n, sample, axes=1)
+        else:
+            yield np.asarray(of(sample[picks], 1), dtype=np.float64)
+
+
+def _left_out(sample: FloatArray, of: Statistic) -> FloatArray:
+    """The statistic with each seed left out in turn, `[n, ...]` (the jackknife)."""
+    n = sample.shape[0]
+    if of is np.mean:
+        return (sample.sum(axis=0) - sample) / (n - 1)
+    step = max(1, _CHUNK // max(sample.size, n))
+    found = []
+    for begun in range(0, n, step):
+        rows = np.arange(begun, min(begun + step, n))[:, None]
+        others = np.arange(n - 1)[None, :]
+        found.append(np.asarray(of(sample[others + (others >= rows)], 1), dtype=np.float64))
+    return np.concatenate(found)
+
+
+def _bca(
+    drawn: FloatArray, value: FloatArray, left_out: FloatArray, tails: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Efron's BCa ends: quantiles of the resamples at probabilities corrected for bias and skewness."""
+    below = ((drawn < value).mean(axis=0) + (drawn <= value).mean(axis=0)) / 2
+    bias = ndtri(below)
+    centred = left_out.mean(axis=0) - left_out
+    spread = (centred**2).sum(axis=0)
+    skewness = (centred**3).sum(axis=0)
+    acceleration = np.divide(skewness, 6 * spread**1.5, out=np.zeros_like(spread), where=spread > 0)
+    ends = []
+    for tail in tails:
+        shifted = bias + ndtri(tail)
+        with np.errstate(invalid="ignore"):  # all resamples on one side of the value: the bias is infinite
+            probability = ndtr(bias + shifted / (1 - acceleration * shifted))
+        probability = np.where(np.isfinite(bias), probability, tail)
+        ends.append(_column_quantiles(drawn, probability))
+    return ends[0], ends[1]
+
+
+def _column_quantiles(drawn: FloatArray, probability: FloatArray) -> FloatArray:
+    """One probability `[...]` per column of `[B, ...]`, by linear interpolation."""
+    ordered = np.sort(drawn, axis=0)
+    place = np.clip(probability, 0.0, 1.0) * (ordered.shape[0] - 1)
+    under = np.floor(place).astype(np.int64)
+    over = np.minimum(under + 1, ordered.shape[0] - 1)
+    low, high = (np.take_along_axis(ordered, rank[None], axis=0)[0] for rank in (under, over))
+    return np.asarray(low + (place - under) * (high - low), dtype=np.float64)
+
+
+def quantile_interval(
+    values: ArrayLike, probability: float = 0.5, health: ArrayLike | None = None, *, level: float = 0.95
+) -> Estimate:
+    """A quantile over seeds between two order statistics, whatever the law of the values.
+
+    The ends are the ranks l and u of the narrowest tails that the binomial law allows:
+    P(Bin(n, p) < l) and P(Bin(n, p) >= u) are at most (1 - level) / 2 each.
+
+    Args:
+        values: `[S]` or `[S, ...]`, seeds first.
+        probability: p, in (0, 1).
+        health: `[S]` health words, as in `healthy_values`.
+        level: least coverage of the interval, in (0, 1).
+
+    Returns:
+        The quantile (linear interpolation); an end that no order statistic can be is NaN (too few seeds), and the
+        standard error is NaN, as none is used.
+
+    Raises:
+        ValueError: `probability` is not in (0, 1), or as in `healthy_values`.
+    """
+    check_level(level)
+    if not 0 < probability < 1:
+        raise ValueError(f"probability must lie strictly between 0 and 1, got {probability}")
+    kept, seeds = healthy_values(values, health)
+    n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
+    value = low = high = nothing
+    if n > 0:
+        ordered = np.sort(kept, axis=0)
+        value = kept[0] + np.asarray(np.quantile(kept - kept[0], probability, axis=0), dtype=np.float64)
+        tail = (1 - level) / 2
+        at_most = bdtr(np.arange(n), n, probability)  # P(Bin <= k), k = 0..n-1
+        lower = int(np.sum(at_most <= tail))  # the largest l with P(Bin <= l - 1) <= tail
+        upper = int(np.argmax(1 - at_most <= tail)) + 1 if 1 - at_most[-1] <= tail else n + 1
+        low = ordered[lower - 1] if lower >= 1 else nothing
+        high = ordered[upper - 1] if upper <= n else nothing
+    return Estimate(value, low, high, nothing, n, seeds, seeds - n, level, "order statistics")
+
+
+def trimmed_mean(
+    values: ArrayLike, health: ArrayLike | None = None, *, proportion: float = 0.1, level: float = 0.95
+) -> Estimate:
+    """Mean without the g = floor(proportion n) smallest and largest seeds, with Yuen's standard error.
+
+    Args:
+        values: `[S]` or `[S, ...]`, seeds first.
+        health: `[S]` health words, as in `healthy_values`.
+        proportion: cut off at each end, in [0, 0.5).
+        level: coverage of the Student-t interval with n - 2g - 1 degrees of freedom, in (0, 1).
+
+    Returns:
+        The trimmed mean; its standard error is sqrt(SSD_w / (h (h - 1))), h = n - 2g, with SSD_w the squared
+        deviations of the Winsorised values; NaN for h < 2.
+
+    Raises:
+        ValueError: `proportion` is not in [0, 0.5), or as in `healthy_values`.
+    """
+    check_level(level)
+    if not 0 <= proportion < 0.5:
+        raise ValueError(f"proportion must lie in [0, 0.5), got {proportion}")
+    kept, seeds = healthy_values(values, health)
+    n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
+    value = low = high = error = nothing
+    cut = math.floor(proportion * n)
+    rest = n - 2 * cut
+    if n > 0:
+        ordered = np.sort(kept, axis=0)
+        shifted = ordered - ordered[0]
+        inner = shifted[cut : n - cut].mean(axis=0)
+        value = ordered[0] + inner
+        if rest > 1:
+            winsorised = np.clip(shifted, shifted[cut], shifted[n - cut - 1])
+            error = np.sqrt(winsorised.var(axis=0) * n / (rest * (rest - 1)))
+            half = float(stdtrit(rest - 1, 0.5 + level / 2)) * error
+            low, high = value - half, value + half
+    return Estimate(value, low, high, error, n, seeds, seeds - n, level, f"trimmed {proportion:g}")
+
+
+def share_interval(count: float, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
+    """Interval of a binomial share from `count` successes in n trials; halves of a success are welcome.
+
+    Args:
+        count: successes, in [0, n].
+        n: trials; 0 has no interval.
+        level: coverage, in (0, 1).
+        method: "wilson" (coverage near the level), or "clopper-pearson" (never below it).
+
+    Returns:
+        (low, high).
+
+    Raises:
+        ValueError: an unknown method, or a count outside [0, n].
+    """
+    check_level(level)
+    if method not in ("wilson", "clopper-pearson"):
+        raise ValueError(f"method must be 'wilson' or 'clopper-pearson', got {method!r}")
+    if not 0 <= count <= n:
+        raise ValueError(f"count must lie in [0, {n}], got {count}")
+    if n == 0:
+        return math.nan, math.nan
+    if method == "clopper-pearson":
+        tail = (1 - level) / 2
+        low = float(betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
+        high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
+        return low, high
+    z, share = float(ndtri(0.5 + level / 2)), count / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low = 0.0 if count == 0 else max(0.0, centre - half)
+    return low, 1.0 if count == n else min(1.0, centre + half)
+
+
+def win_rate(
+    first: ArrayLike,
+    second: ArrayLike,
+    first_health: ArrayLike | None = None,
+    second_health: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    method: str = "wilson",
+) -> Share:
+    """Share of seeds in which the first value (a final regret) is the smaller one; a tie counts half.
+
+    Args:
+        first: `[S]` one policy's values, the same seeds in the same order as
+        second: `[S]` the other's.
+        first_health: `[S]` health words of `first`; without it infinities and NaN are unhealthy.
+        second_health: `[S]` health words of `second`.
+        level: coverage of the interval, in (0, 1). With ties the interval is wider than it need be.
+        method: as in `share_interval`.
+
+    Returns:
+        The share over seeds that are healthy in both.
+
+    Raises:
+        ValueError: the shapes differ or are not `[S]`, or as in `healthy_values` and `share_interval`.
+    """
+    a, b = (np.asarray(value, dtype=np.float64) for value in (first, second))
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(f"first and second must be two lists of one length, got shapes {a.shape} and {b.shape}")
+    healthy = np.ones(a.shape, dtype=bool)
+    for values, health in ((a, first_health), (b, second_health)):
+        healthy_values(values, health)
+        healthy &= np.isfinite(values) if health is None else np.asarray(health) == 0
+    n = int(healthy.sum())
+    wins, ties = int(np.sum(a[healthy] < b[healthy])), int(np.sum(a[healthy] == b[healthy]))
+    score = wins + ties / 2
+    low, high = share_interval(score, n, level=level, method=method)
+    rate = score / n if n else math.nan
+    return Share(rate, low, high, wins, ties, n - wins - ties, n, a.size, a.size - n, level, method)

@@ -1,0 +1,153 @@
+"""Pictures made into what can be kept: inline SVG for the page, PDF and PNG for papers and slides."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from linbet_jax.plotting import STYLE, save_figure
+from linbet_jax.report.figures import (
+    BOTTOM,
+    GRID,
+    INK,
+    MUTED,
+    SIDE,
+    TOP,
+    WIDTH,
+    Picture,
+    missing_letters_pass,
+    shortened,
+)
+
+__all__ = ["inline_svg", "save_pictures"]
+
+# Widths of text are measured in this font; the page writes in its own, narrower one.
+PAGE_STYLE: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "xtick.labelsize": 9.6,
+    "ytick.labelsize": 9.6,
+    "axes.labelsize": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "linbet_jax",
+    "axes.linewidth": 0.8,
+    "path.simplify_threshold": 0.2,
+}
+FILE_STYLE: Mapping[str, Any] = {**STYLE, "savefig.dpi": 170}
+COLUMNS, ROWS = 3, 4  # pictures on one sheet
+TITLE, GAP = 20.0, 10.0  # points above a picture, and between two
+VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
+
+
+@contextmanager
+def _styled(style: Mapping[str, Any]) -> Iterator[None]:
+    settings: Any = dict(style)
+    with matplotlib.rc_context(settings), missing_letters_pass():
+        yield
+
+
+def inline_svg(picture: Picture, name: str) -> str:
+    """The picture as an SVG element for an HTML page: no size of its own, the page's colours and font.
+
+    Args:
+        picture: what to draw.
+        name: put before every id in it, as a page holds many pictures.
+    """
+    with _styled(PAGE_STYLE):
+        figure = Figure(figsize=(WIDTH / 72, picture.height / 72))
+        FigureCanvasSVG(figure)
+        picture.draw(figure.add_axes(_place(picture, 0, 0, WIDTH, picture.height)))
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _lean(buffer.getvalue(), name, picture)
+
+
+def save_pictures(pictures: Sequence[Picture], folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Sheets of pictures of one kind, as PDF and PNG; several sheets are numbered.
+
+    Args:
+        pictures: of any kinds.
+        folder: made when it does not exist.
+        formats: of "pdf" and "png".
+
+    Returns:
+        The files, in the order of the kinds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for kind in dict.fromkeys(picture.kind for picture in pictures):
+        of_kind = [picture for picture in pictures if picture.kind == kind]
+        size = COLUMNS * ROWS
+        for sheet, begun in enumerate(range(0, len(of_kind), size), 1):
+            stem = re.sub(r"[^A-Za-z0-9_.-]", "-", kind) + (f"-{sheet}" if len(of_kind) > size else "")
+            with _styled(FILE_STYLE):
+                figure = _sheet(of_kind[begun : begun + size])
+                for suffix in formats:
+                    path = folder / f"{stem}.{suffix}"
+                    save_figure(figure, path)
+                    written.append(path)
+    return written
+
+
+def _place(picture: Picture, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
+    """Axes of a picture whose lower left corner is at (x, y) points on a figure of that size, in its fractions."""
+    inner = WIDTH - picture.left - picture.right, picture.height - TOP - BOTTOM
+    return ((x + picture.left) / width, (y + BOTTOM) / height, inner[0] / width, inner[1] / height)
+
+
+def _sheet(pictures: Sequence[Picture]) -> Figure:
+    columns = min(COLUMNS, len(pictures))
+    lines = [pictures[begun : begun + columns] for begun in range(0, len(pictures), columns)]
+    heights = [max(picture.height for picture in line) + TITLE for line in lines]
+    width = columns * WIDTH + (columns - 1) * GAP
+    height = sum(heights) + (len(lines) - 1) * GAP
+    figure = Figure(figsize=(width / 72, height / 72))
+    FigureCanvasAgg(figure)
+    top = height
+    for line, tall in zip(lines, heights, strict=True):
+        for column, picture in enumerate(line):
+            x = column * (WIDTH + GAP)
+            y = top - TITLE - picture.height
+            picture.draw(figure.add_axes(_place(picture, x, y, width, height)))
+            title = f"{picture.title}, {picture.detail}" if picture.detail else picture.title
+            title = shortened(title, WIDTH - 2 * SIDE)
+            text = figure.text((x + SIDE) / width, (top - 5) / height, title, va="top", ha="left", fontsize=10.5)
+            text.set_parse_math(False)
+        top -= tall + GAP
+    return figure
+
+
+def _lean(text: str, name: str, picture: Picture) -> str:
+    """What a page needs of matplotlib's SVG, with short numbers and with ids that no other picture has."""
+    body = text[text.index("<svg") :]
+    body = re.sub(
+        r"<metadata>.*?</metadata>|<style type=\"text/css\">.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL
+    )
+    used = set(re.findall(r"url\(#([^)]+)\)", body)) | set(re.findall(r"xlink:href=\"#([^\"]+)\"", body))
+    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else _kept(m[1]), body)
+    body = body.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'href="#{name}-')
+    body = re.sub(r" (?:d|x|y|transform|points)=\"[^\"]*\"", lambda m: _short_numbers(m[0]), body)
+    for color, variable in VARIABLES.items():
+        body = body.replace(color, variable)
+    told = html.escape(picture.text)
+    opening = f'<svg class="plot" viewBox="0 0 {WIDTH:g} {picture.height:g}" role="img" aria-label="{told}">'
+    return opening + re.sub(r"\s*\n\s*", " ", body[body.index(">") + 1 :]).strip()
+
+
+def _kept(identity: str) -> str:
+    """Names of parts that tests and style sheets look for become classes; the others go."""
+    return f' class="{identity}"' if identity in ("curve", "band", "theory", "fit") else ""
+
+
+def _short_numbers(text: str) -> str:
+    return re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.1f}".removesuffix(".0"), text)

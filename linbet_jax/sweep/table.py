@@ -1,0 +1,568 @@
+"""A sweep's results in Python: `load(folder)` gives its cells, one tidy table, and summaries over seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from linbet_jax import regret
+from linbet_jax.errors import InputError
+from linbet_jax.results import CELLS, MANIFEST, RunFolderError, read_json
+from linbet_jax.sweep.reading import CellRun, Journey, read_journal, read_notes, read_run
+
+__all__ = ["Cell", "Pair", "PartialSweepWarning", "Results", "load"]
+
+# Columns of the table that every cell has; constants of these names would say the same and are left out.
+ROWS = ("seed", "pull", "regret", "payoff", "health")
+NAMES = ("set", "policy", "label", "horizon")
+QUANTITIES = ("regret", "payoff")
+
+
+class PartialSweepWarning(UserWarning):
+    """Some cells of the sweep that was loaded are not whole."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One cell of a sweep, finished or not.
+
+    Attributes:
+        id: hash of everything that decides its numbers.
+        set: name of the data set.
+        policy: its name in the sweep file.
+        family: registry name of the policy, or a user's `module:function`; several policies may be of one family.
+        label: how figures and tables name it.
+        horizon: T, pulls.
+        dtype: "float64" or "float32".
+        options: the policy's options as given.
+        parameters: the policy's hyperparameters.
+        bandit: the bandit's constants, under the names of the paper.
+        set_options: the set's options as given.
+        seeds: replications asked for.
+        records: rows recorded per seed.
+        state: "done"; "partial" (fewer seeds are stored than asked for), "damaged", "failed", "started" or "missing".
+        stored: replications that its file holds.
+        error: why it failed or cannot be read; empty otherwise.
+        journey: what the journal tells of it.
+        path: of its file, there or not.
+    """
+
+    id: str
+    set: str
+    policy: str
+    family: str
+    label: str
+    horizon: int
+    dtype: str
+    options: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    bandit: Mapping[str, Any]
+    set_options: Mapping[str, Any]
+    seeds: int
+    records: int
+    state: str
+    stored: int
+    error: str
+    journey: Journey
+    path: Path
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything that was asked for is there."""
+        return self.state == "done"
+
+    @property
+    def readable(self) -> bool:
+        """Whether there are replications to read."""
+        return self.state in ("done", "partial")
+
+    @functools.cached_property
+    def constants(self) -> dict[str, Any]:
+        """Parameters and options under their names, the bandit's as `bandit_NAME`, the set's options as `set_NAME`."""
+        own = {**self.options, **self.parameters}
+        found = {name: value for name, value in own.items() if name not in (*ROWS, *NAMES)}
+        found |= {f"bandit_{name}": value for name, value in self.bandit.items()}
+        return found | {f"set_{name}": value for name, value in self.set_options.items()}
+
+    def value(self, name: str) -> Any:
+        """A field, or a constant with or without its `bandit_` or `set_`; None when the cell has none."""
+        if name in (*NAMES, "id", "dtype", "state", "family"):
+            return getattr(self, name)
+        constants = self.constants
+        return next((constants[key] for key in (name, f"bandit_{name}", f"set_{name}") if key in constants), None)
+
+    def run(self) -> CellRun:
+        """The replications, read from the file.
+
+        Raises:
+            RunFolderError: there is no file, or it is damaged.
+        """
+        if self.state == "damaged":
+            raise RunFolderError(self.error)
+        if not self.readable:
+            why = f": {self.error}" if self.error else ""
+            raise RunFolderError(f"cell {self.id} ({self.label} on {self.set}) is {self.state}{why}")
+        return read_run(self.path, self.id)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two cells compared seed by seed.
+
+    Attributes:
+        first: one cell.
+        second: the other, on the same instance and horizon.
+        difference: summary of first minus second at the horizon, over the seeds that both hold.
+        wins: share of seeds in which the first value is the smaller one.
+    """
+
+    first: Cell
+    second: Cell
+    difference: regret.Summary
+    wins: regret.Share
+
+
+class Results:
+    """The cells of a sweep folder. Use `load`; `select` gives parts of it.
+
+    Attributes:
+        path: the folder.
+        manifest: its manifest, as read.
+        cells: all cells in the order of the sweep file, finished or not.
+    """
+
+    def __init__(self, path: Path, manifest: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+        """Keeps what was read; no rows are read here."""
+        self.path = path
+        self.manifest = manifest
+        self.cells = tuple(cells)
+
+    def __repr__(self) -> str:
+        """The folder, and how far it is."""
+        return f"<Results {self.path}: {self.progress}>"
+
+    @property
+    def progress(self) -> str:
+        """How many cells are done, and what the others are, in words."""
+        others = {state: sum(cell.state == state for cell in self.cells) for state in _STATES}
+        rest = ", ".join(f"{count} {state}" for state, count in others.items() if count)
+        done = f"{sum(cell.whole for cell in self.cells)} of {len(self.cells)} cells done"
+        return f"{done}; {rest}" if rest else done
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is done."""
+        return all(cell.whole for cell in self.cells)
+
+    @property
+    def absent(self) -> tuple[Cell, ...]:
+        """The cells that are not done: what no table or average of this sweep (or not all of it) holds."""
+        return tuple(cell for cell in self.cells if not cell.whole)
+
+    @property
+    def _held(self) -> list[Cell]:
+        """The cells with a file; reading a damaged one raises."""
+        return [cell for cell in self.cells if cell.readable or cell.state == "damaged"]
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Names of the parameters that take more than one value, as the manifest lists them."""
+        return tuple(str(name) for name in self.manifest.get("swept") or ())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        return (*ROWS, *NAMES, "cell", *self._constants)
+
+    @functools.cached_property
+    def _constants(self) -> dict[str, pa.DataType]:
+        """Every constant that some cell has, with the Arrow type that holds all its values."""
+        values: dict[str, list[Any]] = {}
+        for cell in self.cells:
+            for name, value in cell.constants.items():
+                values.setdefault(name, []).append(value)
+        return {name: _type_of(found) for name, found in values.items()}
+
+    @functools.cached_property
+    def table(self) -> pa.Table:
+        """One row per cell, seed and record, of all cells that hold any; read when first asked for.
+
+        Columns: seed, pull, regret, payoff, health, set, policy, label, horizon, cell, and one per parameter, option
+        and constant of the bandit (`bandit_K`), null for cells without it.
+
+        Raises:
+            RunFolderError: a cell's file is damaged; the message names it.
+        """
+        return self.read()
+
+    def read(self, columns: Iterable[str] | None = None, *, last: bool = False) -> pa.Table:
+        """The table, or some of it: what does not fit into memory can be read in parts.
+
+        Args:
+            columns: names among `columns`; all by default.
+            last: only each seed's last record, at the horizon.
+
+        Returns:
+            The Arrow table; empty, with all its columns, when no cell holds anything.
+
+        Raises:
+            InputError: an unknown column.
+            RunFolderError: a cell's file is damaged; the message names it.
+        """
+        wanted = self.columns if columns is None else tuple(columns)
+        for name in wanted:
+            if name not in self.columns:
+                raise InputError(f"column {name!r}: the table has {', '.join(self.columns)}")
+        schema = pa.schema([(name, self._column_type(name)) for name in wanted])
+        parts = [
+            _rows(cell, cell.run(), schema, last=last)
+            for cell in self.cells
+            if cell.readable or cell.state == "damaged"
+        ]
+        return pa.Table.from_batches(parts, schema=schema)
+
+    def _column_type(self, name: str) -> pa.DataType:
+        if name in ("seed", "pull", "health", "horizon"):
+            return pa.int64()
+        if name in QUANTITIES:
+            return pa.float64()
+        if name in (*NAMES, "cell"):
+            return pa.dictionary(pa.int32(), pa.string())
+        return self._constants[name]
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame.
+
+        Raises:
+            ImportError: pandas is not installed.
+            RunFolderError: a cell's file is damaged.
+        """
+        _needs("pandas", "to_pandas")
+        return self.table.unify_dictionaries().to_pandas()
+
+    def to_xarray(self) -> Any:
+        """The sweep as an xarray Dataset.
+
+        Variables: regret and payoff [cell, seed, record], health [cell, seed], pull [cell, record]. What a cell lacks
+        is NaN (health and pull: -1). Its names and constants are coordinates along `cell`.
+
+        Raises:
+            ImportError: xarray is not installed.
+            RunFolderError: a cell's file is damaged.
+        """
+        xarray = _needs("xarray", "to_xarray")
+        held = [(cell, cell.run()) for cell in self._held]
+        seeds = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.seeds for _, run in held)]))
+        records = max((run.rounds.size for _, run in held), default=0)
+        shape = (len(held), seeds.size, records)
+        numbers = {name: np.full(shape, np.nan) for name in QUANTITIES}
+        health, pulls = np.full(shape[:2], -1, np.int64), np.full((shape[0], records), -1, np.int64)
+        for place, (_, run) in enumerate(held):
+            at, count = np.searchsorted(seeds, run.seeds), run.rounds.size
+            for name, grid in numbers.items():
+                grid[place, at, :count] = getattr(run, name)
+            health[place, at], pulls[place, :count] = run.health, run.rounds
+        along: dict[str, Any] = {"cell": ("cell", [cell.id for cell, _ in held]), "seed": ("seed", seeds)}
+        for name in (*NAMES, *self._constants):
+            values = [_fitting(cell.value(name), self._column_type(name)) for cell, _ in held]
+            along[name] = ("cell", np.array(values, dtype=object if None in values else None))
+        data: dict[str, Any] = {"health": (("cell", "seed"), health), "pull": (("cell", "record"), pulls)}
+        data.update({name: (("cell", "seed", "record"), grid) for name, grid in numbers.items()})
+        return xarray.Dataset(data, coords=along)
+
+    def select(self, **conditions: Any) -> Results:
+        """The cells whose fields have the given values.
+
+        Args:
+            **conditions: a field (`policy`, `family`, `set`, `label`, `horizon`, `dtype`, `state`, `id`), parameter,
+                option or constant of the bandit (`K` or `bandit_K`), and the value, or a list of values, that it may
+                have.
+
+        Returns:
+            The sweep of these cells alone.
+
+        Raises:
+            InputError: no cell has such a field, or none has that value; the message lists what there is.
+        """
+        kept = list(self.cells)
+        for name, wanted in conditions.items():
+            allowed = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
+            there = {json.dumps(_plain(value)): value for cell in self.cells if (value := cell.value(name)) is not None}
+            if not there:
+                known = ", ".join((*NAMES, "family", "dtype", "state", "id", *self._constants))
+                raise InputError(f"{name}={wanted!r}: no cell has that field; there are {known}")
+            for value in allowed:
+                if not any(_same(value, other) for other in there.values()):
+                    listing = ", ".join(list(there)[:20]) + (" ..." if len(there) > 20 else "")
+                    raise InputError(f"{name}={value!r}: no cell has that value; there are {listing}")
+            kept = [cell for cell in kept if any(_same(value, cell.value(name)) for value in allowed)]
+        if not kept:
+            raise InputError(
+                f"no cell has all of {', '.join(f'{name}={value!r}' for name, value in conditions.items())}"
+            )
+        return Results(self.path, self.manifest, kept)
+
+    def summary(self, quantity: str = "regret", *, level: float = 0.95) -> pa.Table:
+        """One row per cell, whatever its state: statistics over seeds at the horizon.
+
+        Args:
+            quantity: "regret" or "payoff".
+            level: coverage of the Student-t interval, in (0, 1).
+
+        Returns:
+            Arrow table: cell, set, policy, label, horizon, the swept parameters, state, seeds (stored), unhealthy, n,
+            mean, sd, standard_error, low, high, median, error. Statistics that do not exist are null.
+
+        Raises:
+            InputError: an unknown quantity.
+        """
+        _check_quantity(quantity)
+        swept = [name for name in self.swept if name not in (*NAMES, "dtype")]
+        rows = []
+        for cell in self.cells:
+            row: dict[str, Any] = {"cell": cell.id} | {name: getattr(cell, name) for name in NAMES}
+            row |= {name: _fitting(cell.value(name), _type_of([c.value(name) for c in self.cells])) for name in swept}
+            row |= {"state": cell.state, "seeds": cell.stored}
+            error = cell.error
+            try:
+                numbers = _statistics(self._final(cell, quantity, level)) if cell.readable else {}
+            except RunFolderError as damage:
+                numbers, error = {}, str(damage)
+                row["state"] = "damaged"
+            rows.append(row | {name: numbers.get(name) for name in _STATISTICS} | {"error": error or None})
+        types: dict[str, pa.DataType] = dict.fromkeys(("cell", "set", "policy", "label", "state", "error"), pa.string())
+        types |= dict.fromkeys(("horizon", "seeds", "unhealthy", "n"), pa.int64())
+        types |= {name: _type_of([c.value(name) for c in self.cells]) for name in swept}
+        names = list(rows[0]) if rows else list(types)
+        return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.float64())) for name in names]))
+
+    @staticmethod
+    def _final(cell: Cell, quantity: str, level: float) -> regret.Summary:
+        run = cell.run()
+        return regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level)
+
+    def paired(
+        self,
+        first: str | Mapping[str, Any],
+        second: str | Mapping[str, Any],
+        *,
+        quantity: str = "regret",
+        level: float = 0.95,
+    ) -> tuple[Pair, ...]:
+        """Compares cells seed by seed: all cells of a sweep share the key, so a seed met the same noise in both.
+
+        Args:
+            first: a policy's name, or conditions as in `select`, e.g. `{"policy": "tofu", "radius_scale": 0.03}`.
+            second: likewise.
+            quantity: "regret" or "payoff", at the horizon.
+            level: coverage of the intervals, in (0, 1).
+
+        Returns:
+            One entry for every two cells that have set, instance, horizon and dtype in common, and every swept
+            parameter that both have and neither side names.
+
+        Raises:
+            InputError: conditions that no cell meets, no two cells to compare, or an unknown quantity.
+            RunFolderError: a cell's file is damaged.
+        """
+        _check_quantity(quantity)
+        sides = [{"policy": side} if isinstance(side, str) else dict(side) for side in (first, second)]
+        named = {*sides[0], *sides[1]}
+        shared = [name for name in self.swept if name not in named and name not in NAMES]
+        left, right = (self.select(**side).cells for side in sides)
+        couples = [(a, b) for a in left for b in right if a.id != b.id and _comparable(a, b, shared)]
+        found = [pair_of(a, b, quantity=quantity, level=level) for a, b in couples if a.readable and b.readable]
+        if not found:
+            why = (
+                "their cells are not computed yet" if couples else "no two cells share set, instance, horizon and dtype"
+            )
+            raise InputError(f"nothing to compare between {first!r} and {second!r}: {why}")
+        return tuple(found)
+
+
+_STATES = ("partial", "failed", "damaged", "started", "missing")
+_STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median")
+
+
+def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
+    """Opens a sweep folder, running or finished; rows are read when they are asked for.
+
+    Args:
+        folder: what `linbet sweep --out` wrote.
+        warn: say with a `PartialSweepWarning` when some cells are not whole.
+
+    Raises:
+        RunFolderError: the folder is not there or is not a sweep's.
+    """
+    path = Path(folder)
+    manifest = read_json(path / MANIFEST)
+    config = manifest.get("config") if isinstance(manifest, dict) else None
+    if not isinstance(config, dict) or config.get("kind") != "sweep" or not isinstance(manifest.get("cells"), list):
+        raise RunFolderError(f"{path / MANIFEST} is not the manifest of a sweep")
+    journal = read_journal(path)
+    try:
+        cells = [_cell(path, entry, journal) for entry in manifest["cells"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {type(error).__name__} {error}") from error
+    sweep = Results(path, manifest, cells)
+    if warn and not sweep.complete:
+        warnings.warn(f"{path}: {sweep.progress}; see .absent", PartialSweepWarning, stacklevel=2)
+    return sweep
+
+
+def pair_of(first: Cell, second: Cell, *, quantity: str = "regret", level: float = 0.95) -> Pair:
+    """Two cells compared over the seeds that both hold."""
+    return compare(first, second, first.run(), second.run(), quantity=quantity, level=level)
+
+
+def compare(
+    first: Cell, second: Cell, run: CellRun, other: CellRun, *, quantity: str = "regret", level: float = 0.95
+) -> Pair:
+    """As `pair_of`, for cells whose replications have been read already.
+
+    Raises:
+        InputError: the two have no seed in common.
+    """
+    _, at, beside = np.intersect1d(run.seeds, other.seeds, assume_unique=True, return_indices=True)
+    if at.size == 0:
+        raise InputError(f"cells {first.id} and {second.id} have no seed in common")
+    values = getattr(run, quantity)[at, -1], getattr(other, quantity)[beside, -1]
+    health = run.health[at], other.health[beside]
+    return Pair(
+        first,
+        second,
+        regret.paired_difference(*values, *health, level=level),
+        regret.win_rate(*values, *health, level=level),
+    )
+
+
+def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]) -> Cell:
+    identity, seeds = str(entry["id"]), int(entry["seeds"])
+    if not identity.isalnum():
+        raise ValueError(f"id {identity!r}")
+    path = folder / CELLS / f"{identity}.parquet"
+    journey = journal.get(identity, Journey())
+    stored, error = 0, journey.error
+    if path.exists():
+        try:
+            stored = read_notes(path, identity)["seeds"][1]
+            state = "done" if stored >= seeds else "partial"
+            error = error if state == "partial" else ""
+        except RunFolderError as damage:
+            state, error = "damaged", str(damage)
+    else:
+        state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
+    return Cell(
+        id=identity,
+        set=str(entry["set"]),
+        policy=str(entry["policy"]),
+        family=str((entry.get("source") or {}).get("policy") or entry["policy"]),
+        label=str(entry.get("label") or entry["policy"]),
+        horizon=int(entry["horizon"]),
+        dtype=str(entry["dtype"]),
+        options=dict(entry.get("options") or {}),
+        parameters=dict(entry.get("parameters") or {}),
+        bandit=dict(entry.get("bandit") or {}),
+        set_options=dict(entry.get("set_options") or {}),
+        seeds=seeds,
+        records=int(entry["records"]),
+        state=state,
+        stored=stored,
+        error=error,
+        journey=journey,
+        path=path,
+    )
+
+
+def _rows(cell: Cell, run: CellRun, schema: pa.Schema, *, last: bool) -> pa.RecordBatch:
+    """One cell's part of the table."""
+    records = slice(-1, None) if last else slice(None)
+    pulls = run.rounds[records]
+    count = run.seeds.size * pulls.size
+    made: dict[str, Callable[[], Any]] = {
+        "seed": lambda: np.repeat(run.seeds, pulls.size),
+        "pull": lambda: np.tile(pulls, run.seeds.size),
+        "regret": lambda: run.regret[:, records].ravel(),
+        "payoff": lambda: run.payoff[:, records].ravel(),
+        "health": lambda: np.repeat(run.health, pulls.size),
+    }
+    columns = []
+    for field in schema:
+        if field.name in made:
+            columns.append(pa.array(made[field.name](), type=field.type))
+            continue
+        value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
+        if pa.types.is_dictionary(field.type):
+            places = pa.array(np.zeros(count, np.int32), mask=None if value is not None else np.ones(count, bool))
+            columns.append(pa.DictionaryArray.from_arrays(places, pa.array([str(value)])))
+        else:
+            columns.append(pa.repeat(pa.scalar(value, type=field.type), count))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _type_of(values: Iterable[Any]) -> pa.DataType:
+    """The narrowest of bool, int64, float64 and (dictionary) string that holds all values."""
+    kinds = {type(value) for value in values if value is not None}
+    for allowed, kind in (({bool}, pa.bool_()), ({int}, pa.int64()), ({int, float}, pa.float64())):
+        if kinds and kinds <= allowed:
+            return kind
+    return pa.dictionary(pa.int32(), pa.string())
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """The value as its column holds it: text where the cells' values are of several kinds."""
+    if value is None or not pa.types.is_dictionary(kind):
+        return value
+    return value if isinstance(value, str) else json.dumps(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (tuple, set, frozenset)) else value
+
+
+def _same(wanted: Any, value: Any) -> bool:
+    """Equality, with floats equal up to rounding (0.3 is 0.1 + 0.2) and True unlike 1."""
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return isinstance(wanted, bool) and isinstance(value, bool) and wanted == value
+    if isinstance(wanted, numbers) and isinstance(value, numbers):
+        return math.isclose(float(wanted), float(value), rel_tol=1e-12)
+    return type(wanted) is type(value) and bool(_plain(wanted) == _plain(value))
+
+
+def _comparable(first: Cell, second: Cell, shared: Sequence[str]) -> bool:
+    """Whether two cells met the same noise on the same instance, and agree in what nobody asked to differ."""
+    same = all(
+        getattr(first, name) == getattr(second, name) for name in ("set", "horizon", "dtype")
+    ) and first.bandit.get("instance_hash") == second.bandit.get("instance_hash")
+    values = ((first.value(name), second.value(name)) for name in shared)
+    return same and all(a is None or b is None or _same(a, b) for a, b in values)
+
+
+def _statistics(summary: regret.Summary) -> dict[str, Any]:
+    numbers = {name: float(getattr(summary, name)) for name in _STATISTICS[2:]}
+    there = {name: value for name, value in numbers.items() if math.isfinite(value)}
+    return {"unhealthy": summary.unhealthy, "n": summary.n} | there
+
+
+def _check_quantity(quantity: str) -> None:
+    if quantity not in QUANTITIES:
+        raise InputError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
+
+
+def _needs(package: str, method: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(f"{method}() needs {package}: pip install 'linbet_jax[{package}]'") from error

@@ -1,0 +1,259 @@
+"""`load`: a sweep's folder as cells, one tidy table and summaries; what is absent or damaged is named."""
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sweep_folders import cell, make_sweep, numbers, write_cell
+
+import linbet_jax as lb
+from linbet_jax.results import RunFolderError
+from linbet_jax.sweep import table
+from linbet_jax.sweep.reading import read_run
+
+CELLS = [
+    cell("S3", "tofu"),
+    cell("S3", "tofu", radius_scale=0.03),
+    cell("S3", "oful", horizon=500, records=7, noise_scale=2),
+    cell("S1", "oful"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_sweep(tmp_path / "sweep", CELLS, swept=["radius_scale"], unhealthy=[1])
+
+
+def test_the_table_has_a_row_per_cell_seed_and_record(folder):
+    sweep = lb.load(folder)
+    assert sweep.complete
+    assert sweep.progress == "4 of 4 cells done"
+    assert sweep.table.num_rows == 6 * (20 + 20 + 7 + 20)
+    assert sweep.table.column_names == list(sweep.columns)
+    assert sweep.columns[:10] == (
+        "seed", "pull", "regret", "payoff", "health", "set", "policy", "label", "horizon", "cell",
+    )  # fmt: skip
+    held = sweep.table.to_pydict()
+    row = 6 * 20 + 2 * 20 + 4  # of the second cell: seed 2, record 4
+    pulls, regret, payoff, _ = numbers(CELLS[1])
+    assert (held["seed"][row], held["pull"][row]) == (2, pulls[4])
+    assert (held["regret"][row], held["payoff"][row]) == (regret[2, 4], payoff[2, 4])
+    assert [held["health"][6 * 20 + s * 20] for s in range(6)] == [17, 0, 0, 0, 0, 0]
+    assert (held["set"][row], held["policy"][row], held["label"][row], held["horizon"][row]) == (
+        "S3", "tofu", "TOFU", 1000,
+    )  # fmt: skip
+    assert (held["radius_scale"][row], held["level"][row], held["noise_scale"][row]) == (0.03, "proof", None)
+    assert (held["bandit_K"][row], held["bandit_law"][row], held["bandit_epsilon"][-1]) == (20, "Pareto(2)", 1.0)
+    assert held["noise_scale"][-6 * 20 - 1] == 2
+    assert held["level"][-1] is None
+    assert sweep.table.schema.field("bandit_K").type == pa.int64()
+
+
+def test_parts_of_the_table(folder):
+    sweep = lb.load(folder)
+    last = sweep.read(["seed", "regret", "label"], last=True)
+    assert (last.column_names, last.num_rows) == (["seed", "regret", "label"], 4 * 6)
+    assert last["regret"].to_pylist()[:6] == list(numbers(CELLS[0])[1][:, -1])
+    with pytest.raises(ValueError, match="column 'reward': the table has seed, pull"):
+        sweep.read(["reward"])
+
+
+def test_pandas_and_xarray_hold_the_same_numbers(folder):
+    sweep = lb.load(folder)
+    frame, data = sweep.to_pandas(), sweep.to_xarray()
+    assert list(frame.columns) == list(sweep.columns)
+    means = frame[frame.pull == frame.horizon].groupby("cell", observed=True).regret.mean()
+    for place, entry in enumerate(CELLS):
+        regret = numbers(entry)[1]
+        assert means[entry["id"]] == pytest.approx(regret[:, -1].mean())
+        held = data.sel(cell=entry["id"])
+        np.testing.assert_array_equal(held.regret.values[:, : regret.shape[1]], regret)
+        assert np.isnan(held.regret.values[:, regret.shape[1] :]).all()
+        assert np.all(held.pull.values[regret.shape[1] :] == -1)
+        assert held.radius_scale.item() == entry["parameters"]["radius_scale"]
+        np.testing.assert_array_equal(held.health, sweep.cells[place].run().health)
+    assert data.label.values.tolist() == ["TOFU", "TOFU", "OFUL", "OFUL"]
+
+
+@pytest.mark.parametrize("package", ["pandas", "xarray"])
+def test_an_extra_that_is_not_installed_is_named(folder, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"to_{package}\(\) needs {package}: pip install 'linbet_jax\[{package}\]'"):
+        getattr(lb.load(folder), f"to_{package}")()
+
+
+def test_selecting(folder):
+    sweep = lb.load(folder)
+
+    def places(**conditions):
+        return [[c["id"] for c in CELLS].index(c.id) for c in sweep.select(**conditions).cells]
+
+    assert places(policy="tofu") == [0, 1]
+    assert places(policy=["tofu", "oful"], set="S3") == [0, 1, 2]
+    assert places(radius_scale=0.01 + 0.02) == [1]
+    assert places(bandit_epsilon=1) == places(law="StudentT(3)") == [3]
+    assert sweep.select(radius_scale=0.03).table.num_rows == 120
+    with pytest.raises(ValueError, match=r"policy='ucb': no cell has that value; there are \"tofu\", \"oful\""):
+        sweep.select(policy="ucb")
+    with pytest.raises(ValueError, match="scale=1: no cell has that field; there are set, policy"):
+        sweep.select(scale=1)
+    with pytest.raises(ValueError, match="no cell has all of set='S1', radius_scale=0.03"):
+        sweep.select(set="S1", radius_scale=0.03)
+
+
+def test_a_row_per_cell_in_the_summary(folder):
+    rows = lb.load(folder).summary().to_pylist()
+    assert [row["cell"] for row in rows] == [entry["id"] for entry in CELLS]
+    for row, entry in zip(rows, CELLS, strict=True):
+        final, unhealthy = numbers(entry)[1][:, -1], entry is CELLS[1]
+        wanted = lb.regret.summarize(final, [17 * unhealthy, 0, 0, 0, 0, 0])
+        assert (row["seeds"], row["n"], row["unhealthy"]) == (6, 6 - unhealthy, int(unhealthy))
+        for name in ("mean", "sd", "standard_error", "low", "high", "median"):
+            assert row[name] == getattr(wanted, name)
+        assert (row["state"], row["error"], row["radius_scale"]) == ("done", None, entry["parameters"]["radius_scale"])
+    payoffs = lb.load(folder).summary("payoff").to_pylist()
+    assert payoffs[0]["mean"] == pytest.approx(numbers(CELLS[0])[2][:, -1].mean())
+    with pytest.raises(ValueError, match="quantity='reward': must be 'regret' or 'payoff'"):
+        lb.load(folder).summary("reward")
+
+
+def test_pairs_are_seed_by_seed_on_one_instance(tmp_path):
+    cells = [
+        cell("S3", "tofu"), cell("S3", "tofu", radius_scale=0.03), cell("S3", "oful"),
+        cell("S3", "oful", radius_scale=0.03), cell("S1", "oful"), cell("S3", "menu", seeds=4),
+    ]  # fmt: skip
+    sweep = lb.load(make_sweep(tmp_path, cells, swept=["radius_scale"], unhealthy=[2]))
+    # The swept scale is shared unless one side names it.
+    literal, scaled = sweep.paired("tofu", "oful")
+    assert [(p.first.id, p.second.id) for p in (literal, scaled)] == [
+        (cells[0]["id"], cells[2]["id"]), (cells[1]["id"], cells[3]["id"]),
+    ]  # fmt: skip
+    a, b = (numbers(cells[place])[1][:, -1] for place in (0, 2))
+    wanted = lb.regret.paired_difference(a, b, None, [17, 0, 0, 0, 0, 0])
+    assert (literal.difference.mean, literal.difference.low) == (wanted.mean, wanted.low)
+    assert (literal.difference.n, literal.difference.unhealthy, literal.wins.unhealthy) == (5, 1, 1)
+    assert literal.wins.wins == np.sum(a[1:] < b[1:])
+    [scales] = sweep.paired({"policy": "tofu", "radius_scale": 1}, {"policy": "tofu", "radius_scale": 0.03})
+    assert scales.difference.mean == pytest.approx((a - numbers(cells[1])[1][:, -1]).mean())
+    # Fewer seeds on one side: those that both hold.
+    assert [p.difference.n for p in sweep.paired("menu", "tofu")] == [4]
+    with pytest.raises(ValueError, match="no two cells share set, instance, horizon and dtype"):
+        sweep.paired({"set": "S1"}, {"set": "S3"})
+
+
+def test_what_is_absent_is_said(tmp_path):
+    cells = [cell("S3", name) for name in ("tofu", "menu", "mom", "crt", "oful")]
+    folder = make_sweep(tmp_path, cells, failed=[1], missing=[2], started=[3], status="running")
+    write_cell(folder, cells[4], seeds=2)
+    with pytest.warns(table.PartialSweepWarning, match="1 of 5 cells done; 1 partial, 1 failed, 1 started, 1 missing"):
+        sweep = lb.load(folder)
+    assert [c.state for c in sweep.cells] == ["done", "failed", "missing", "started", "partial"]
+    assert [c.policy for c in sweep.absent] == ["menu", "mom", "crt", "oful"]
+    rows = sweep.summary().to_pylist()
+    assert [row["state"] for row in rows] == [c.state for c in sweep.cells]
+    assert rows[1]["error"] == "ValueError: theta_norm=<b>-1</b> & more"
+    assert [row["n"] for row in rows] == [6, None, None, None, 2]
+    assert set(sweep.table["policy"].to_pylist()) == {"tofu", "oful"}
+    with pytest.raises(RunFolderError, match=r"\(MENU on S3\) is failed: ValueError: theta_norm"):
+        sweep.cells[1].run()
+    with pytest.raises(ValueError, match="their cells are not computed yet"):
+        sweep.paired("tofu", "menu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not lb.load(folder, warn=False).complete
+
+
+def test_a_sweep_without_any_finished_cell_has_an_empty_table(tmp_path):
+    sweep = lb.load(make_sweep(tmp_path, CELLS, missing=range(4)), warn=False)
+    assert (sweep.table.num_rows, sweep.table.column_names) == (0, list(sweep.columns))
+
+
+def spoil(path, how):
+    content = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "flipped":
+        path.write_bytes(content[:400] + bytes([content[400] ^ 255]) + content[401:])
+    elif how == "foreign":
+        shutil.copy(path.with_name(f"{CELLS[1]['id']}.parquet"), path)
+    else:
+        held = pq.read_table(path).replace_schema_metadata(pq.read_metadata(path).metadata)
+        if how == "shuffled":
+            held = held.take([1, 0, *range(2, held.num_rows)])
+        elif how == "short":
+            held = held.slice(0, held.num_rows - 1)
+        elif how == "column":
+            held = held.drop_columns(["regret"])
+        elif how == "metadata":
+            held = held.replace_schema_metadata({})
+        pq.write_table(held, path)
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "flipped", "foreign", "shuffled", "short", "column", "metadata"])
+def test_a_damaged_file_is_named_and_spoils_nothing_else(folder, how):
+    path = folder / "cells" / f"{CELLS[0]['id']}.parquet"
+    spoil(path, how)
+    sweep = lb.load(folder, warn=False)
+    with pytest.raises(RunFolderError, match=rf"{path} is damaged: "):
+        sweep.cells[0].run()
+    with pytest.raises(RunFolderError, match=rf"{path} is damaged: "):
+        _ = sweep.table
+    rows = sweep.summary().to_pylist()
+    assert [row["state"] for row in rows] == ["damaged", "done", "done", "done"]
+    assert rows[0]["mean"] is None
+    assert str(path) in rows[0]["error"]
+    assert sweep.select(policy="oful").table.num_rows == 6 * 27
+
+
+def test_no_flipped_byte_changes_a_number(tmp_path):
+    """Every fifth byte of a file turned over: what is read is what was written, or nothing."""
+    entry = cell("S3", "oful")
+    path = write_cell(make_sweep(tmp_path, [entry]), entry)
+    content, run, noticed = path.read_bytes(), lb.load(tmp_path).cells[0].run(), 0
+    for place in range(0, len(content), 5):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+        try:
+            found = read_run(path, entry["id"])
+        except RunFolderError:
+            noticed += 1
+            continue
+        for name in ("seeds", "rounds", "regret", "payoff", "health"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(run, name))
+    assert noticed > 600
+
+
+def test_what_is_no_sweep_is_refused(tmp_path):
+    with pytest.raises(RunFolderError, match=r"manifest.json cannot be read"):
+        lb.load(tmp_path)
+    for manifest in ([], {}, {"config": {"experiment": "figure2"}, "cells": []}, {"config": {"kind": "sweep"}}):
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        with pytest.raises(RunFolderError, match=r"manifest.json is not the manifest of a sweep"):
+            lb.load(tmp_path)
+    for spoiled in ({"seeds": "x"}, {"id": "../../etc/passwd"}):
+        manifest = {"config": {"kind": "sweep"}, "cells": [{**CELLS[0], **spoiled}]}
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        with pytest.raises(RunFolderError, match=r"manifest.json describes a cell badly: ValueError"):
+            lb.load(tmp_path)
+
+
+def test_constants_of_several_kinds_are_text():
+    kinds = [([1, 2], pa.int64()), ([1, 0.5], pa.float64()), ([True, None], pa.bool_())]
+    for values, kind in kinds:
+        assert table._type_of(values) == kind
+    for values in ([1, "a"], [True, 1], [[1, 2]], [None]):
+        assert table._type_of(values) == pa.dictionary(pa.int32(), pa.string())
+    assert table._fitting(0.5, table._type_of([0.5, "box"])) == "0.5"
+
+
+def test_loading_imports_no_jax(folder):
+    code = f"import sys, linbet_jax as lb; lb.load({str(folder)!r}).summary(); print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
