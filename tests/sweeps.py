@@ -92,7 +92,12 @@ class Server:
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
         )
 
     def ask(self, **question):
@@ -148,7 +153,8 @@ def _serve():
 
     import linbet_jax.sweep.dryrun
     import linbet_jax.sweep.driver  # noqa: F401
-    from linbet_jax.cli import runtime, status, sweep  # noqa: F401
+    from linbet_jax import runtime  # noqa: F401
+    from linbet_jax.cli import status, sweep  # noqa: F401
 
     for line in sys.stdin:
         question = json.loads(line)
