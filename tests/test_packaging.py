@@ -114,6 +114,7 @@ LAYERS = {
     "intervals": set(),
     "regret": {"simulator", "intervals"},
     "results": {"errors"},
+    "runtime": {"errors"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
     "reproduce": {
@@ -122,7 +123,7 @@ LAYERS = {
     },
     "sweep": {
         "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
-        "results", "reproduce",
+        "results", "reproduce", "runtime",
     },
     "report": {"_version", "errors", "labels", "theory", "regret", "results", "plotting", "sweep"},
     "bench": {
@@ -131,7 +132,7 @@ LAYERS = {
     },
     "cli": {
         "_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep",
-        "report",
+        "report", "runtime",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -607,7 +607,7 @@ def test_the_plans_of_remark3():
 RUN = """
 import sys
 from pathlib import Path
-from linbet_jax.cli import runtime
+from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
 runtime.prepare("cpu")
 from linbet_jax.reproduce import precision

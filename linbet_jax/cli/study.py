@@ -7,7 +7,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from linbet_jax.cli import runtime
+from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
 
 __all__ = ["run"]

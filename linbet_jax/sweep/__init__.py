@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from linbet_jax.sweep.cluster import Cluster
     from linbet_jax.sweep.driver import Summary, run
     from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
     from linbet_jax.sweep.grid import read
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from linbet_jax.sweep.table import load
 
 _NAMES = {
+    "Cluster": "cluster",
     "Executor": "executors",
     "InProcess": "executors",
     "Outcome": "executors",
@@ -31,7 +33,20 @@ _NAMES = {
     "status": "overview",
 }
 
-__all__ = ["Executor", "InProcess", "Outcome", "Part", "Status", "Summary", "Sweep", "load", "read", "run", "status"]
+__all__ = [
+    "Cluster",
+    "Executor",
+    "InProcess",
+    "Outcome",
+    "Part",
+    "Status",
+    "Summary",
+    "Sweep",
+    "load",
+    "read",
+    "run",
+    "status",
+]
 
 
 def __getattr__(name: str) -> Any:
