@@ -118,8 +118,8 @@ LAYERS = {
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
     "reproduce": {
-        "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "regret",
-        "results", "plotting", "tuning",
+        "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals",
+        "regret", "results", "plotting", "tuning",
     },
     "sweep": {
         "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",

@@ -208,6 +208,34 @@ def test_memory_does_not_grow_with_the_horizon(name):
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
 
 
+# Drift
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("name", ["oful", "tofu"])
+def test_rank_one_updates_do_not_drift_in_a_million_pulls(name):
+    horizon = 1_000_313  # a prime: stretches of 128 pulls, the last three of them after the last refresh
+    bandit = lb.dataset("S3")
+    policy, params = lb.make_policy(name, bandit, horizon=horizon)
+    fixed = policy.fixed
+
+    def drift(state, arms, params):
+        fresh = fixed.refresh(state, arms, params)
+        pairs = list(zip(state.design[1:3], fresh.design[1:3], strict=True))  # the inverse and the squared widths
+        if name == "tofu":
+            settled = state.root.inverses - state.root.image[:, None, :] * state.root.scaled[None]
+            pairs += [(state.root.root, fresh.root.root), (settled, fresh.root.inverses)]
+        far = [jnp.max(jnp.abs(kept - exact)) / jnp.max(jnp.abs(exact)) for kept, exact in pairs]
+        return jnp.zeros(arms.shape[1]).at[: len(far)].set(jnp.stack(far))
+
+    watched = policy._replace(fixed=fixed._replace(estimate=drift))
+    result = lb.simulate(
+        watched, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64", block_size=1, num_records=2
+    )
+    assert np.max(result.final_estimate) < 1e-11
+    assert np.min(result.final_estimate[0, :2]) > 0  # there is a drift to see
+
+
 # Updates in turn
 
 

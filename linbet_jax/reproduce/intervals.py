@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
+from numpy.typing import ArrayLike
 
-from linbet_jax.regret import fitted_exponent
+from linbet_jax.intervals import share_interval
+from linbet_jax.regret import exponent_interval
 
 __all__ = ["Exponent", "Share", "bootstrap_exponent", "share"]
 
-RESAMPLES = 2000
 LEVEL = 0.95
 
 
@@ -41,9 +40,7 @@ def share(count: int, total: int, *, level: float = LEVEL) -> Share:
     """
     if not 0 <= count <= total or total < 1:
         raise ValueError(f"count={count}, total={total}: must satisfy 0 <= count <= total and total >= 1")
-    tail = (1 - level) / 2
-    low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    low, high = share_interval(count, total, level=level, method="clopper-pearson")
     return Share(count, total, low, high)
 
 
@@ -80,23 +77,10 @@ def bootstrap_exponent(
         level: coverage aimed at.
         seed: of the resampling, so that equal data give equal intervals.
     """
-    t, everything = np.asarray(horizons, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    kept = everything[~np.any(np.asarray(health) != 0, axis=1)]
+    everything, words = np.asarray(values, dtype=np.float64), np.any(np.asarray(health) != 0, axis=1)
+    kept = everything[~words]
     seeds, unhealthy = kept.shape[0], everything.shape[0] - kept.shape[0]
     if seeds == 0 or np.any(kept.mean(axis=0) <= 0):
         return Exponent(np.nan, np.nan, np.nan, seeds, unhealthy)
-    value = fitted_exponent(t, kept.mean(axis=0))
-    drawn = np.random.default_rng(seed).integers(0, seeds, (RESAMPLES, seeds))
-    means = kept[drawn].mean(axis=1)
-    means = means[np.all(means > 0, axis=1)]
-    if seeds < 2 or means.shape[0] < RESAMPLES:  # a resample without regret has no slope: neither have its quantiles
-        return Exponent(value, np.nan, np.nan, seeds, unhealthy)
-    low, high = np.quantile(_slopes(t, means), [(1 - level) / 2, (1 + level) / 2])
-    return Exponent(value, float(low), float(high), seeds, unhealthy)
-
-
-def _slopes(horizons: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least-squares slopes `[B]` of log means `[B, H]` on log horizons `[H]`."""
-    x = np.log(horizons) - np.log(horizons).mean()
-    slopes: NDArray[np.float64] = np.log(means) @ x / (x @ x)
-    return slopes
+    found = exponent_interval(horizons, everything, words, level=level, seed=seed)
+    return Exponent(float(found.value), float(found.low), float(found.high), seeds, unhealthy)
