@@ -12,7 +12,7 @@ find_browser() {
 }
 
 find_browser && exit
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+if [ "${EUID:-1}" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
   echo "error: no Chromium found, and installing one takes root and apt-get" >&2
   exit 1
 fi

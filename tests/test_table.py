@@ -107,6 +107,18 @@ def test_selecting(folder):
         sweep.select(set="S1", radius_scale=0.03)
 
 
+def test_what_the_file_varies_has_a_column_by_its_own_name(tmp_path):
+    cells = [cell("S3", "tofu", epsilon=0.5), cell("S3", "oful"), cell("S1", "oful")]
+    cells[0]["swept"] = {"K": 20, "epsilon": 0.7, "policy.epsilon": 0.5}
+    sweep = lb.load(make_sweep(tmp_path, cells, swept=["K", "epsilon", "policy.epsilon"]))
+    rows = sweep.summary().to_pylist()
+    # The set's epsilon, told apart from the policy's; where the file varies neither, what holds there.
+    assert [row["epsilon"] for row in rows] == [0.7, 0.5, 1.0]
+    assert [row["policy.epsilon"] for row in rows] == [0.5, None, None]
+    assert set(sweep.table["K"].to_pylist()) == {20}
+    assert [c.policy for c in sweep.select(**{"policy.epsilon": 0.5}).cells] == ["tofu"]
+
+
 def test_a_row_per_cell_in_the_summary(folder):
     rows = lb.load(folder).summary().to_pylist()
     assert [row["cell"] for row in rows] == [entry["id"] for entry in CELLS]

@@ -259,7 +259,9 @@ def plain_value(value: Any) -> str:
 
 def parameter_name(name: str) -> str:
     """A parameter's name for people: the paper's letter where it has one."""
-    return SYMBOLS.get(name.removeprefix("bandit_"), name.removeprefix("bandit_").replace("_", " "))
+    bare = name.removeprefix("bandit_").removeprefix("policy.")
+    shown = SYMBOLS.get(bare, bare.replace("_", " "))
+    return f"policy's {shown}" if name.startswith("policy.") else shown
 
 
 def _text(value: Any) -> str:

@@ -49,6 +49,7 @@ class Cell:
         parameters: the policy's hyperparameters.
         bandit: the bandit's constants, under the names of the paper.
         set_options: the set's options as given.
+        swept: values of this cell that the sweep file varies; `policy.NAME` where set and policy both have a NAME.
         seeds: replications asked for.
         records: rows recorded per seed.
         state: "done"; "partial" (fewer seeds are stored than asked for), "damaged", "failed", "started" or "missing".
@@ -69,6 +70,7 @@ class Cell:
     parameters: Mapping[str, Any]
     bandit: Mapping[str, Any]
     set_options: Mapping[str, Any]
+    swept: Mapping[str, Any]
     seeds: int
     records: int
     state: str
@@ -96,9 +98,14 @@ class Cell:
         return found | {f"set_{name}": value for name, value in self.set_options.items()}
 
     def value(self, name: str) -> Any:
-        """A field, or a constant with or without its `bandit_` or `set_`; None when the cell has none."""
+        """A field, a swept value, or a constant with or without `bandit_` or `set_`; None when the cell has none."""
         if name in (*NAMES, "id", "dtype", "state", "family"):
             return getattr(self, name)
+        if name in self.swept:
+            return self.swept[name]
+        if name.startswith("policy."):
+            own = name.removeprefix("policy.")
+            return self.parameters.get(own, self.options.get(own))
         constants = self.constants
         return next((constants[key] for key in (name, f"bandit_{name}", f"set_{name}") if key in constants), None)
 
@@ -187,19 +194,18 @@ class Results:
 
     @functools.cached_property
     def _constants(self) -> dict[str, pa.DataType]:
-        """Every constant that some cell has, with the Arrow type that holds all its values."""
-        values: dict[str, list[Any]] = {}
-        for cell in self.cells:
-            for name, value in cell.constants.items():
-                values.setdefault(name, []).append(value)
+        """Every constant and swept name that some cell has, with the Arrow type that holds all its values."""
+        names = dict.fromkeys(name for cell in self.cells for name in cell.constants)
+        names |= dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype"))
+        values = {name: [cell.value(name) for cell in self.cells] for name in names}
         return {name: _type_of(found) for name, found in values.items()}
 
     @functools.cached_property
     def table(self) -> pa.Table:
         """One row per cell, seed and record, of all cells that hold any; read when first asked for.
 
-        Columns: seed, pull, regret, payoff, health, set, policy, label, horizon, cell, and one per parameter, option
-        and constant of the bandit (`bandit_K`), null for cells without it.
+        Columns: seed, pull, regret, payoff, health, set, policy, label, horizon, cell, and one per parameter, option,
+        constant of the bandit (`bandit_K`), option of the set (`set_noise`) and swept name, null for cells without it.
 
         Raises:
             RunFolderError: a cell's file is damaged; the message names it.
@@ -475,6 +481,7 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
         parameters=dict(entry.get("parameters") or {}),
         bandit=dict(entry.get("bandit") or {}),
         set_options=dict(entry.get("set_options") or {}),
+        swept=dict(entry.get("swept") or {}),
         seeds=seeds,
         records=int(entry["records"]),
         state=state,
