@@ -143,7 +143,10 @@ def _seconds_left(
     events: Sequence[Mapping[str, Any]],
     begun: int,
 ) -> float | None:
-    """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side."""
+    """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side.
+
+    Compiling is left out: it is over soon, and would make every long sweep look longer.
+    """
     policy = {entry["id"]: entry["policy"] for entry in entries}
     pulls: dict[Any, float] = {}
     seconds: dict[Any, float] = {}
@@ -152,10 +155,10 @@ def _seconds_left(
         if event["event"] in ("part", "done"):
             for name in (policy.get(event["cell"]), None):
                 pulls[name] = pulls.get(name, 0.0) + event["seed_pulls"]
-                seconds[name] = seconds.get(name, 0.0) + event["run_seconds"] + event["compile_seconds"]
+                seconds[name] = seconds.get(name, 0.0) + event["run_seconds"]
             done[event["cell"]] = done.get(event["cell"], 0.0) + event["seed_pulls"]
     recent = events[begun:]
-    spent = sum(event["run_seconds"] + event["compile_seconds"] for event in recent if "run_seconds" in event)
+    spent = sum(event["run_seconds"] for event in recent if "run_seconds" in event)
     if not waiting or not spent:
         return None if waiting else 0.0
     ends = [datetime.datetime.fromisoformat(event["time"]) for event in (recent[0], recent[-1])]
