@@ -65,7 +65,7 @@ def status(folder: Path | str) -> Status:
     if not isinstance(config, dict) or config.get("kind") != "sweep":
         raise RunFolderError(f"{place} holds no sweep")
     entries = manifest.get("cells", [])
-    titles = _titles(entries)
+    titles = {entry["id"]: entry.get("title", f"{entry['set']}/{entry['policy']}") for entry in entries}
     unhealthy = _finished(place / CELLS, entries)
     events = journal.read(place)
     last = {event["cell"]: event for event in events if event.get("cell") is not None}
@@ -91,19 +91,6 @@ def status(folder: Path | str) -> Status:
         seconds_left=_seconds_left(entries, waiting, events, begun),
         unhealthy={titles[cell]: count for cell, count in unhealthy.items() if count},
     )
-
-
-def _titles(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A name for every cell by its id: set, policy and what is varied there."""
-    found = {}
-    for entry in entries:
-        varied = ", ".join(f"{name}={_short(value)}" for name, value in entry.get("swept", {}).items())
-        found[entry["id"]] = f"{entry['set']}/{entry['policy']}" + (f" ({varied})" if varied else "")
-    return found
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
