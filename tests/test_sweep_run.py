@@ -127,6 +127,7 @@ def test_what_the_manifest_and_the_journal_say(file, tmp_path):
     assert (said["status"], said["name"], said["seeds"], said["swept"]) == ("finished", "four", 16, ["radius_scale"])
     assert said["sweep_file"] == SWEEP
     assert said["overrides"] == ["seeds=16"]
+    assert said["git"] is None or re.fullmatch("[0-9a-f]{40}", said["git"])
     assert {"jax", "jaxlib", "linbet_jax", "code", "prng", "dtype", "device_kind"} <= said["numerics"].keys()
     assert {"python", "numpy", "platform", "devices"} <= said["environment"].keys()
     assert [(c["policy"], c["label"], c["seeds"], c["records"]) for c in said["cells"]] == [
