@@ -15,6 +15,7 @@ import io
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -189,7 +190,7 @@ class RunFolder:
         """Takes the folder's lock; the kernel frees it when its holder dies, however it dies."""
         descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock(descriptor)
         except BlockingIOError:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
@@ -203,6 +204,17 @@ class RunFolder:
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._lock = descriptor
+
+    @staticmethod
+    def _flock(descriptor: int, tries: int = 5) -> None:
+        """Locks at once or not at all; who only looks whether the lock is held holds it for less than these tries."""
+        for left in reversed(range(tries)):
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not left:
+                    raise
+                time.sleep(0.01)
 
     def _release(self) -> None:
         if self._lock is not None:

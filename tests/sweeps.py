@@ -33,6 +33,7 @@ class StandIn:
         failing: policies (by source) whose cells raise.
         ill: a seed that is unhealthy in every cell.
         pause: seconds that a part takes.
+        hold: parts after which the next one begins and never ends.
         lanes, workers: as an executor's.
         kind: the device's name.
     """
@@ -41,8 +42,8 @@ class StandIn:
     platform = "cpu"
     devices = "stand-in"
 
-    def __init__(self, *, failing=(), ill=None, pause=0.0, lanes=1, workers=1, kind="cpu"):
-        self.failing, self.ill, self.pause = failing, ill, pause
+    def __init__(self, *, failing=(), ill=None, pause=0.0, hold=None, lanes=1, workers=1, kind="cpu"):
+        self.failing, self.ill, self.pause, self.hold = failing, ill, pause, hold
         self.lanes, self.workers, self.kind = lanes, workers, kind
         self.parts = []
 
@@ -53,6 +54,8 @@ class StandIn:
             if not wanted(part):
                 continue
             advance(part, 0)
+            while len(self.parts) == self.hold:
+                time.sleep(0.01)
             self.parts.append(part)
             time.sleep(self.pause)
             result = {"cells": {c["id"]: self.cell(part, c) for c in part.spec["cells"]}}
@@ -105,9 +108,9 @@ class Server:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def start(self, *argv, log, pause=0.0, limit=None, real=False):
+    def start(self, *argv, log, pause=0.0, hold=None, limit=None, real=False):
         """Starts `linbet argv`, with a stand-in executor unless `real`; returns the child's process id."""
-        return self.ask(argv=[str(a) for a in argv], log=str(log), pause=pause, limit=limit, real=real)
+        return self.ask(argv=[str(a) for a in argv], log=str(log), pause=pause, hold=hold, limit=limit, real=real)
 
     def wait(self, child):
         """The child's exit status; minus the signal that ended it."""
@@ -138,10 +141,18 @@ def _child(question):
     from linbet_jax.sweep import executors
 
     if question["real"]:
-        run_part, pause = executors.run_part, question["pause"]
-        executors.run_part = lambda *a, **k: (run_part(*a, **k), time.sleep(pause))[0]
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])  # one device: 16 seeds of a cell are a part
+        run_part, begun = executors.run_part, []
+
+        def held(*arguments, **more):
+            while len(begun) == question["hold"]:
+                time.sleep(0.01)
+            begun.append(1)
+            return run_part(*arguments, **more)
+
+        executors.run_part = held
     else:
-        executors.InProcess = lambda: StandIn(pause=question["pause"])
+        executors.InProcess = lambda: StandIn(pause=question["pause"], hold=question["hold"])
     status = cli.main(question["argv"])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -98,6 +98,8 @@ def test_what_a_set_and_a_policy_both_name_is_told_apart(tmp_path):
         f"S3/tofu (epsilon={own}, policy.epsilon={told})" for own in (0.3, 0.5) for told in (0.2, 0.4)
     ]
     assert cells(tmp_path, text)[1].entry["parameters"]["epsilon"] == 0.4
+    close = "[sets.S3]\n[policies.oful]\ndelta = [0.1, 0.1000000001]\n"
+    assert [c.title for c in cells(tmp_path, close)] == ["S3/oful (delta=0.1)", "S3/oful (delta=0.1000000001)"]
 
 
 def test_horizons_can_be_paired_too(tmp_path):

@@ -12,6 +12,7 @@ import select
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import jax
@@ -127,6 +128,7 @@ def test_what_the_manifest_and_the_journal_say(file, tmp_path):
     assert (said["status"], said["name"], said["seeds"], said["swept"]) == ("finished", "four", 16, ["radius_scale"])
     assert said["sweep_file"] == SWEEP
     assert said["overrides"] == ["seeds=16"]
+    assert said["git"] is None or re.fullmatch("[0-9a-f]{40}", said["git"])
     assert {"jax", "jaxlib", "linbet_jax", "code", "prng", "dtype", "device_kind"} <= said["numerics"].keys()
     assert {"python", "numpy", "platform", "devices"} <= said["environment"].keys()
     assert [(c["policy"], c["label"], c["seeds"], c["records"]) for c in said["cells"]] == [
@@ -499,6 +501,19 @@ def test_a_large_cell_is_run_in_parts_that_are_kept_and_merged(file, tmp_path, m
         path = out / "cells" / f"{cell['id']}.parquet"
         assert parquet.read_metadata(path).num_row_groups == 3  # 48 seeds each, whatever the parts
         assert table(out, cell["id"])["seed"].to_pylist() == np.repeat(np.arange(112), 5).tolist()
+
+
+def test_memory_does_not_grow_with_the_seeds(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "PART_BYTES", 2**19)
+    monkeypatch.setattr(store, "GROUP_ROWS", 2**13)
+    peaks = []
+    for name, seeds in (("first", 400), ("small", 400), ("large", 3200)):
+        tracemalloc.start()
+        for _ in range(2):  # computed in parts and merged, then verified
+            sweep(file, tmp_path / name, f"seeds={seeds}", "records=60", "policies.oful.radius_scale=1.0")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[2] < 2.5e6, peaks  # bytes; a cell of 3200 seeds is 10 MB of columns
 
 
 def contents_of_files(folder):

@@ -127,11 +127,12 @@ class SweepReporter(Reporter):
         self._show()
 
     def _left(self) -> float | None:
-        """Seconds left at the pace so far; None at the end and where nothing is known yet."""
+        """Seconds left at the pace so far, compiling left out; None at the end and where nothing is known yet."""
         rest = self._estimated - self._spent
         if self._done >= self._total or self._spent <= 0:
             return None
-        return max(0.0, rest) * (time.monotonic() - self._begun) / self._spent
+        elapsed = time.monotonic() - self._begun
+        return max(0.0, rest) * max(elapsed - self._compiling, 0.1 * elapsed) / self._spent
 
     def _rate(self) -> str:
         elapsed = max(time.monotonic() - self._begun, 1e-3)

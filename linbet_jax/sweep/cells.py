@@ -167,7 +167,8 @@ def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return repr(value) if isinstance(value, float) and float(short) != value else short
 
 
 def _simple(value: Any) -> Any:
@@ -321,7 +322,10 @@ def _identity(
 
 def entries(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
     """The manifest's list of cells."""
-    return [{**c.entry, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None} for c in cells]
+    return [
+        {**c.entry, "title": c.title, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None}
+        for c in cells
+    ]
 
 
 def swept_names(cells: Sequence[Cell]) -> list[str]:

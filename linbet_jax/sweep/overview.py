@@ -65,7 +65,7 @@ def status(folder: Path | str) -> Status:
     if not isinstance(config, dict) or config.get("kind") != "sweep":
         raise RunFolderError(f"{place} holds no sweep")
     entries = manifest.get("cells", [])
-    titles = _titles(entries)
+    titles = {entry["id"]: entry.get("title", f"{entry['set']}/{entry['policy']}") for entry in entries}
     unhealthy = _finished(place / CELLS, entries)
     events = journal.read(place)
     last = {event["cell"]: event for event in events if event.get("cell") is not None}
@@ -91,19 +91,6 @@ def status(folder: Path | str) -> Status:
         seconds_left=_seconds_left(entries, waiting, events, begun),
         unhealthy={titles[cell]: count for cell, count in unhealthy.items() if count},
     )
-
-
-def _titles(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A name for every cell by its id: set, policy and what is varied there."""
-    found = {}
-    for entry in entries:
-        varied = ", ".join(f"{name}={_short(value)}" for name, value in entry.get("swept", {}).items())
-        found[entry["id"]] = f"{entry['set']}/{entry['policy']}" + (f" ({varied})" if varied else "")
-    return found
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -143,7 +130,10 @@ def _seconds_left(
     events: Sequence[Mapping[str, Any]],
     begun: int,
 ) -> float | None:
-    """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side."""
+    """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side.
+
+    Compiling is left out: it is over soon, and would make every long sweep look longer.
+    """
     policy = {entry["id"]: entry["policy"] for entry in entries}
     pulls: dict[Any, float] = {}
     seconds: dict[Any, float] = {}
@@ -152,10 +142,10 @@ def _seconds_left(
         if event["event"] in ("part", "done"):
             for name in (policy.get(event["cell"]), None):
                 pulls[name] = pulls.get(name, 0.0) + event["seed_pulls"]
-                seconds[name] = seconds.get(name, 0.0) + event["run_seconds"] + event["compile_seconds"]
+                seconds[name] = seconds.get(name, 0.0) + event["run_seconds"]
             done[event["cell"]] = done.get(event["cell"], 0.0) + event["seed_pulls"]
     recent = events[begun:]
-    spent = sum(event["run_seconds"] + event["compile_seconds"] for event in recent if "run_seconds" in event)
+    spent = sum(event["run_seconds"] for event in recent if "run_seconds" in event)
     if not waiting or not spent:
         return None if waiting else 0.0
     ends = [datetime.datetime.fromisoformat(event["time"]) for event in (recent[0], recent[-1])]

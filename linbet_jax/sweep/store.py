@@ -113,7 +113,7 @@ class Store:
     def verified(self, cell: str, rounds: Sequence[int]) -> list[tuple[Path, Header]]:
         """Files of a cell whose every byte is what was written, by their seeds: the whole cell, or parts of it.
 
-        What does not verify is removed and noted in `damaged`; so is what a killed run left half written, unnoted.
+        What does not verify is noted in `damaged`; what a killed run left half written is removed.
         """
         found = []
         places = [self.cell_path(cell)]
@@ -127,8 +127,8 @@ class Store:
                 continue
             header = self._verify(path, cell, rounds)
             if header is None:
+                # It stays until a better one replaces it: it may be the disk that cannot be read just now.
                 self.damaged.append(path.relative_to(self.folder).as_posix())
-                path.unlink()
             else:
                 found.append((path, header))
         return sorted(found, key=lambda each: (each[1].start, -each[1].stop))
