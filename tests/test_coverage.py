@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle
+from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, assert_replays
 
 import linbet_jax as lb
 from linbet_jax import simulator
@@ -167,3 +167,37 @@ def test_a_region_of_the_wrong_shape_is_told():
     broken = policy._replace(region=lambda state, point, params: (state.center - point, params.ridge))
     with pytest.raises(ValueError, match=r"policy oful: region must return a distance and a radius, not shapes"):
         lb.simulate(broken, params, bandit, horizon=50, num_seeds=1, key=KEY)
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("tofu", 0.5), ("menu", 1.0)])  # with a fixed-set form, and without
+def test_a_bystander_learns_from_payoffs_that_decided_nothing(name, epsilon):
+    bandit, (_, horizon) = problem(epsilon), CASES[name]
+    policy, params = lb.make_policy(name, bandit, horizon=horizon, radius_scale=0.03)
+    pair, told = lb.policies.bystander(policy, params)
+    assert lb.policies.bystander(policy, params)[0] == pair
+    known = {"horizon": 2 * horizon, "num_seeds": SEEDS, "block_size": SEEDS, "key": KEY, "dtype": "float64"}
+    result = lb.simulate(pair, told, bandit, trace=True, coverage=True, **known)
+    half = policy.pulls_per_epoch
+    epochs = horizon // half
+    constants = constants_of(bandit, horizon, 0.03)
+    for seed in range(SEEDS):
+        arms = result.trace.arms[seed, : 2 * half * epochs].reshape(epochs, 2, half)
+        payoffs = result.trace.payoffs[seed, : 2 * half * epochs].reshape(epochs, 2, half)
+        np.testing.assert_array_equal(arms[:, 0], arms[:, 1])
+        leftover = horizon - half * epochs
+        tail = np.full(leftover, result.trace.arms[seed, -1]), np.zeros(leftover)
+        played, bystander = CASES[name][0](ARMS, constants), CASES[name][0](ARMS, constants)
+        own = [np.concatenate([part.ravel(), end]) for part, end in zip((arms[:, 0], payoffs[:, 0]), tail, strict=True)]
+        assert_replays(played, *own)  # the player's own payoffs explain its arms
+        seen = np.concatenate([payoffs[:, 1].ravel(), tail[1]])
+        miss, worst = watched(bystander, own[0], seen, THETA)
+        np.testing.assert_allclose(result.final_estimate[seed], bystander.estimate, rtol=1e-7, atol=1e-9)
+        assert result.coverage.first_miss[seed] == 2 * miss
+        assert result.coverage.worst_ratio[seed] == pytest.approx(worst, rel=1e-8)
+        assert not np.allclose(played.estimate, bystander.estimate)
+
+
+def test_a_bystander_must_be_told_s():
+    policy, params = lb.make_policy("oful", lb.dataset("S3", resample=True), horizon=50)
+    with pytest.raises(ValueError, match="theta_norm=inf: a bystander must be told S"):
+        lb.policies.bystander(policy, params)

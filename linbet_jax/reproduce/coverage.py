@@ -220,11 +220,12 @@ def _compute(cell: Cell, plan: Plan, progress: Callable[[int, int], None]) -> di
         dtype=np.dtype(plan.dtype),
         progress=progress,
     )
-    watched = [result.coverage for result in results]
+    watched = [result.coverage for result in results if result.coverage is not None]
     return {
         "scales": np.array(GRID),
-        "first_miss": np.stack([seen.first_miss for seen in watched if seen is not None]),
-        "worst_ratio": np.stack([np.asarray(seen.worst_ratio, np.float64) for seen in watched if seen is not None]),
+        # In pulls of the policy's own clock: a pair's update comes after twice as many.
+        "first_miss": np.stack([seen.first_miss for seen in watched]) // (1 + cell.in_advance),
+        "worst_ratio": np.stack([np.asarray(seen.worst_ratio, np.float64) for seen in watched]),
         "health": np.stack([result.health for result in results]),
         "notes": np.array(json.dumps(sorted({note for result in results for note in result.notes}))),
     }

@@ -26,7 +26,7 @@ from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
 from linbet_jax.reproduce import lower_bound_outputs as outputs
 from linbet_jax.reproduce import provenance
-from linbet_jax.reproduce.study import Cost, Outcome, Reporter, Study, seed_pulls_cost
+from linbet_jax.reproduce.study import COMPILE_SECONDS, Cost, Outcome, Reporter, Study, seed_pulls_cost
 from linbet_jax.simulator import simulate_grid
 
 __all__ = ["POLICIES", "Plan", "plan", "reproduce"]
@@ -85,8 +85,9 @@ class Plan:
 
     @property
     def cost(self) -> Cost:
-        """What the run will take."""
-        total = Cost(0, 0, 0.0)
+        """What the run will take; cells that differ in epsilon or T alone may share a program."""
+        programs = {(cell.made()[0]._replace(facts=(), notes=(), enlarge=None), cell.dim) for cell in self.cells}
+        total = Cost(0, 0, -COMPILE_SECONDS * (len(self.cells) - len(programs)))
         for cell in self.cells:
             total += seed_pulls_cost(
                 cell.policy_name,
