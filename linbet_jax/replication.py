@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.kernels.gram import dot
+from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.policy import Policy
 
 
@@ -153,8 +153,8 @@ def replicate(
         return _Carry(
             state=state,
             health=health,
-            regret=_compensated(*carry.regret, regrets[-1]),
-            payoff=_compensated(*carry.payoff, payoff_sums[-1]),
+            regret=compensated(*carry.regret, regrets[-1]),
+            payoff=compensated(*carry.payoff, payoff_sums[-1]),
             regrets=carry.regrets.at[j].set(carry.regret[0] + (carry.regret[1] + regrets)),
             payoff_sums=carry.payoff_sums.at[j].set(carry.payoff[0] + (carry.payoff[1] + payoff_sums)),
             traced=traced,
@@ -329,14 +329,3 @@ def _localise(params: Any, theta_star: jax.Array) -> Any:
 def _all_finite(state: Any) -> jax.Array:
     floats = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating)]
     return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in floats] or [True]))
-
-
-def _compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One more term of a sum kept in two words, so that float32 records stay exact to float32 at T = 10^7.
-
-    What rounding lost joins the next term (Kahan), and is found whichever of the two is larger (Neumaier).
-    """
-    term = term + lost
-    added = total + term
-    error = jnp.where(jnp.abs(total) >= jnp.abs(term), (total - added) + term, (term - added) + total)
-    return added, error

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.kernels.gram import dot
+from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.whitening import inverse_sqrt
 
 
@@ -106,6 +106,7 @@ class DoubtfulState(NamedTuple):
         live: [C] bool, which slots are taken.
         overflow: [] bool, whether a doubtful payoff ever found no free slot: the state is then worthless and the run
             must be repeated with a larger capacity.
+        lost: [d], what rounding has kept out of the moments so far.
     """
 
     moments: jax.Array
@@ -113,6 +114,7 @@ class DoubtfulState(NamedTuple):
     payoffs: jax.Array
     live: jax.Array
     overflow: jax.Array
+    lost: jax.Array
 
 
 def doubtful_init(dim: int, capacity: int, dtype: jnp.dtype | type = float) -> DoubtfulState:
@@ -130,6 +132,7 @@ def doubtful_init(dim: int, capacity: int, dtype: jnp.dtype | type = float) -> D
         payoffs=jnp.zeros(capacity, dtype),
         live=jnp.zeros(capacity, bool),
         overflow=jnp.zeros((), bool),
+        lost=jnp.zeros(dim, dtype),
     )
 
 
@@ -176,11 +179,11 @@ def doubtful_update(
     products = dot(features, root.T) * payoffs[:, None]
     settled = live & (jnp.sqrt(jnp.sum(products * products, axis=1)) <= level)
     doubtful = live & ~settled
-    moments = state.moments + jnp.sum(jnp.where(settled[:, None], features * payoffs[:, None], 0), axis=0)
-    moments = moments + jnp.where(settled_now, payoff, 0) * feature
+    added = jnp.sum(jnp.where(settled[:, None], features * payoffs[:, None], 0), axis=0)
+    moments, lost = compensated(state.moments, state.lost, added + jnp.where(settled_now, payoff, 0) * feature)
     kept = is_kept(products, level, two_sided) & doubtful[:, None]
     sums = jnp.sum(jnp.where(kept, products, 0), axis=0)
-    return DoubtfulState(moments, features, jnp.where(doubtful, payoffs, 0), doubtful, overflow), sums
+    return DoubtfulState(moments, features, jnp.where(doubtful, payoffs, 0), doubtful, overflow, lost), sums
 
 
 @jax.jit
@@ -207,4 +210,5 @@ def doubtful_resize(state: DoubtfulState, capacity: int) -> DoubtfulState:
         payoffs=jnp.pad(state.payoffs[order], (0, spare)),
         live=jnp.pad(state.live[order], (0, spare)),
         overflow=state.overflow | (jnp.sum(state.live) > capacity),
+        lost=state.lost,
     )

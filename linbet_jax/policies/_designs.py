@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
+from linbet_jax.kernels.gram import compensated, dot, rank_one_inverse, sweep_inverse
 from linbet_jax.kernels.selection import squared_widths
 
 
@@ -18,29 +18,32 @@ class Design(NamedTuple):
         gram: [d, d], V = lambda I + sum x x^T.
         inverse: [d, d], V^-1.
         log_det: [], ln(det V / det(lambda I)).
+        lost: [d, d], what rounding has kept out of V so far.
     """
 
     gram: jax.Array
     inverse: jax.Array
     log_det: jax.Array
+    lost: jax.Array
 
 
 def design_init(dim: int, ridge: jax.Array) -> Design:
     """V_0 = lambda I."""
     identity = jnp.eye(dim, dtype=ridge.dtype)
-    return Design(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype))
+    return Design(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype), jnp.zeros_like(identity))
 
 
 def design_add(design: Design, feature: jax.Array) -> Design:
     """V + x x^T, O(d^2)."""
     inverse, squared_width = rank_one_inverse(design.inverse, feature)
-    return Design(design.gram + feature[:, None] * feature, inverse, design.log_det + jnp.log1p(squared_width))
+    gram, lost = compensated(design.gram, design.lost, feature[:, None] * feature)
+    return Design(gram, inverse, design.log_det + jnp.log1p(squared_width), lost)
 
 
 def design_refresh(design: Design, ridge: jax.Array) -> Design:
     """The inverse and the determinant computed anew from V, O(d^3)."""
     inverse, log_det = sweep_inverse(design.gram)
-    return Design(design.gram, inverse, log_det - design.gram.shape[0] * jnp.log(ridge))
+    return design._replace(inverse=inverse, log_det=log_det - design.gram.shape[0] * jnp.log(ridge))
 
 
 def design_norm(design: Design, vector: jax.Array) -> jax.Array:

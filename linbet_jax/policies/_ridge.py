@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.kernels.gram import dot
+from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.selection import argmax_index, squared_widths
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies._designs import (
@@ -30,20 +30,25 @@ Observe = Callable[[jax.Array, jax.Array, Any], jax.Array]
 
 
 class RidgeState(NamedTuple):
-    """For any decision sets: design, centre V^-1 m [d], moments m = sum x y [d], and updates so far [] int32."""
+    """For any decision sets: design, centre V^-1 m [d], moments m = sum x y [d], and updates so far [] int32.
+
+    ``lost`` [d] is what rounding has kept out of the moments so far.
+    """
 
     design: Design
     center: jax.Array
     moments: jax.Array
+    lost: jax.Array
     updates: jax.Array
 
 
 class ArmRidgeState(NamedTuple):
-    """For a fixed set: design, values A V^-1 m [K], moments m [d], and updates so far [] int32."""
+    """For a fixed set: design, values A V^-1 m [K], moments m [d] with ``lost``, and updates so far [] int32."""
 
     design: ArmDesign
     values: jax.Array
     moments: jax.Array
+    lost: jax.Array
     updates: jax.Array
 
 
@@ -70,7 +75,7 @@ def ridge_policy(
 
     def init(params: Any) -> RidgeState:
         zero = jnp.zeros(dim, params.ridge.dtype)
-        return RidgeState(design_init(dim, params.ridge), zero, zero, jnp.zeros((), jnp.int32))
+        return RidgeState(design_init(dim, params.ridge), zero, zero, zero, jnp.zeros((), jnp.int32))
 
     def select(key: jax.Array, state: RidgeState, arms: jax.Array, params: Any) -> jax.Array:
         del key
@@ -83,7 +88,7 @@ def ridge_policy(
         design = design_add(state.design, feature)
         error = observed - dot(feature, state.center)
         center = state.center + dot(design.inverse, feature) * error
-        return RidgeState(design, center, state.moments + feature * observed, updates)
+        return RidgeState(design, center, *compensated(state.moments, state.lost, feature * observed), updates)
 
     def refresh(state: RidgeState, params: Any) -> RidgeState:
         design = design_refresh(state.design, params.ridge)
@@ -95,8 +100,8 @@ def ridge_policy(
 
     def fixed_init(arms: jax.Array, params: Any) -> ArmRidgeState:
         design = arm_design_init(arms, params.ridge)
-        zeros = jnp.zeros(arms.shape[0], arms.dtype)
-        return ArmRidgeState(design, zeros, jnp.zeros(dim, arms.dtype), jnp.zeros((), jnp.int32))
+        values, zero = jnp.zeros(arms.shape[0], arms.dtype), jnp.zeros(dim, arms.dtype)
+        return ArmRidgeState(design, values, zero, zero, jnp.zeros((), jnp.int32))
 
     def fixed_select(key: jax.Array, state: ArmRidgeState, arms: jax.Array, params: Any) -> jax.Array:
         del key, arms
@@ -110,7 +115,7 @@ def ridge_policy(
         observed = observe(payoffs, updates, params)
         design, gains = arm_design_add(state.design, arms, index)
         values = state.values + gains * (observed - state.values[index])
-        return ArmRidgeState(design, values, state.moments + arms[index] * observed, updates)
+        return ArmRidgeState(design, values, *compensated(state.moments, state.lost, arms[index] * observed), updates)
 
     def fixed_refresh(state: ArmRidgeState, arms: jax.Array, params: Any) -> ArmRidgeState:
         design = arm_design_refresh(state.design, arms, params.ridge)
