@@ -353,6 +353,7 @@ WRONG = [
         SMALL.replace("StudentT", "Students") + TOFU,
         "sets.small.noise.law = 'Students': no such law; did you mean StudentT?",
     ),
+    (SMALL.replace('"StudentT"', "{a = 1}") + TOFU, "sets.small.noise.law = {'a': 1}: no such law"),
     (SMALL.replace("df =", "dof =") + TOFU, "sets.small.noise.dof: unknown key; did you mean df?; known are df, scale"),
     (SMALL.replace(", df = 3.0", "") + TOFU, "sets.small.noise.df: is missing; StudentT needs it"),
     (SMALL.replace("df = 3.0", "df = 0.5") + TOFU, "sets.small.noise: StudentT: df must satisfy 1 < df < inf"),

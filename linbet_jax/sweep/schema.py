@@ -242,7 +242,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         each for each in names if each.lower() == name.lower()
     ]
     guess = f"; did you mean {close[0]}?" if close else ""
-    return f"{guess}; known are {', '.join(names) or 'none'}" if names else "; none is allowed here"
+    return f"{guess}; known are {', '.join(names)}" if names else "; there is none"
 
 
 def shown(value: Any) -> str:

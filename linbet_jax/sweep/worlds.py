@@ -135,7 +135,7 @@ def _law(values: Any, where: str) -> Any:
     """The payoff law of `{law = "Pareto", shape = 2}`."""
     arguments = dict(values)
     name = arguments.pop("law", None)
-    if name not in _laws():
+    if not isinstance(name, str) or name not in _laws():
         missing = "is missing" if name is None else f"= {shown(name)}: no such law"
         raise InputError(f"{where}.law {missing}{nearest(str(name), _laws())}")
     known = inspect.signature(_laws()[name]).parameters
