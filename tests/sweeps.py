@@ -151,8 +151,6 @@ def _child(question):
 def _serve():
     import pyarrow.parquet  # noqa: F401
 
-    import linbet_jax.sweep.dryrun
-    import linbet_jax.sweep.driver  # noqa: F401
     from linbet_jax import runtime  # noqa: F401
     from linbet_jax.cli import status, sweep  # noqa: F401
 
