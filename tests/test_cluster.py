@@ -247,6 +247,7 @@ def test_cores_are_divided_among_the_workers_that_share_them():
     assert places == {"x": [0, 1], "y": [2, 3], "z": [0, 1], "v": [7]}
     crowded = cluster_module._places({name: {"host": "a", "cores": [3, 5]} for name in "pqr"})
     assert crowded == {"p": [3], "q": [5], "r": [3]}
+    assert cluster_module._places({"x": shared, "y": shared}, 1) == {"x": [0], "y": [1]}
 
 
 # Whole processes -----------------------------------------------------------------------------------------------------

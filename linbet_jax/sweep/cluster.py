@@ -85,7 +85,8 @@ class Cluster:
         if busy:
             raise InputError(f"--cluster: workers must have one thread (--nthreads 1): {'; '.join(busy[:3])}")
         names = {address: str(info["name"]) for address, info in there.items()}
-        places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()})
+        most = self._target.cores if isinstance(self._target, targets.Slurm) else None
+        places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()}, most)
         wanted = {name: value for name, value in worker.numbers("").items() if name != "device_kind"}
         setup = worker.Setup(self.platform, places, 1, wanted)
         found = self._ask(worker.prepare, there, setup)
@@ -285,14 +286,14 @@ def _spread(parts: Sequence[Part]) -> list[Part]:
     return sorted(parts, key=lambda part: ranks[part.number])
 
 
-def _places(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Cores of each worker by its name: workers that share the same cores of a host divide them."""
+def _places(found: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:
+    """Cores of each worker by its name, at most so many: workers that share the same cores of a host divide them."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, facts in found.items():
         groups.setdefault((facts["host"], *facts["cores"]), []).append(name)
     places = {}
     for (_, *cores), names in groups.items():
-        size = max(1, len(cores) // len(names))
+        size = min(max(1, len(cores) // len(names)), most or len(cores))
         for index, name in enumerate(sorted(names)):
             first = index * size % len(cores)
             places[name] = cores[first : first + size]

@@ -63,9 +63,9 @@ def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator
         elif isinstance(target, Slurm):
             platform = "gpu" if device == "gpu" else "cpu"
             cluster = _slurm(target, platform)
-            stack.callback(cluster.close, timeout=_ANSWER_SECONDS)
+            stack.callback(_cancel, cluster)
             client = stack.enter_context(_client(cluster))
-            cluster.scale(jobs=target.jobs)
+            _submit(cluster, target)
             say(f"waiting for the first of {target.jobs} jobs in the queue {target.queue}")
             client.wait_for_workers(1)
         else:
@@ -185,6 +185,27 @@ def _slurm(target: Slurm, platform: str) -> Any:
         if shutil.which(command) is None:
             raise InputError(f"--cluster slurm: {command} is not on this machine; run this where jobs are submitted")
     return _slurm_cluster(target, platform)
+
+
+def _submit(cluster: Any, target: Slurm) -> None:
+    """Submits the jobs; `scale` would do it behind our back, and keep to itself what Slurm says against it."""
+    for _ in range(target.jobs):
+        cluster.worker_spec.update(cluster.new_worker_spec())
+
+    async def submitted() -> None:
+        await cluster
+
+    try:
+        cluster.sync(submitted)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise InputError(f"--cluster slurm: sbatch refuses the job: {error}") from error
+
+
+def _cancel(cluster: Any) -> None:
+    """Ends the jobs and the cluster; Dask stumbles over a job that was never accepted, after it has ended the others."""
+    with contextlib.suppress(AssertionError):
+        cluster.close(timeout=_ANSWER_SECONDS)
+    cluster.shutdown_on_close = False  # not once more when the process ends
 
 
 def job_script(target: Slurm, device: str) -> str:
