@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from linbet_jax.errors import InputError
 from linbet_jax.sweep import launch, targets, worker
@@ -26,7 +26,7 @@ WINDOW = 2  # parts given to one worker at a time: one runs, one waits
 _TICK_SECONDS = 1.0  # between looks at which workers there are
 _ALONE_SECONDS = 60.0  # without any worker before the run is given up
 _GATHER_SECONDS = 300.0  # for one part's numbers to arrive
-_REFUSALS = 8  # of one part by workers with other numbers than the driver's
+_KILLED = "KilledWorker"
 _EQUAL = ("python", "dask", "distributed", "msgpack", "cloudpickle", "jax", "jaxlib", "numpy")
 
 
@@ -59,7 +59,6 @@ class Cluster:
         self._device = device
         self._say = say or (lambda line: None)
         self._stack = contextlib.ExitStack()
-        self._banned: set[str] = set()
         self.name = "Dask"
 
     def __enter__(self) -> Cluster:
@@ -86,7 +85,8 @@ class Cluster:
         if busy:
             raise InputError(f"--cluster: workers must have one thread (--nthreads 1): {'; '.join(busy[:3])}")
         names = {address: str(info["name"]) for address, info in there.items()}
-        places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()})
+        most = self._target.cores if isinstance(self._target, targets.Slurm) else None
+        places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()}, most)
         wanted = {name: value for name, value in worker.numbers("").items() if name != "device_kind"}
         setup = worker.Setup(self.platform, places, 1, wanted)
         found = self._ask(worker.prepare, there, setup)
@@ -110,7 +110,7 @@ class Cluster:
         return {
             address: info
             for address, info in found.items()
-            if address not in self._banned and (self.platform == "cpu" or info["resources"].get(launch.GPU, 0) >= 1)
+            if self.platform == "cpu" or info["resources"].get(launch.GPU, 0) >= 1
         }
 
     def _check_versions(self, there: Iterable[str]) -> None:
@@ -146,82 +146,76 @@ class Cluster:
 
         Raises:
             ConnectionError: the scheduler is gone, or there has been no worker for a minute.
+            InputError: a worker that came later would give other numbers.
         """
-        line, crew = _Line(parts, wanted), _Crew()
-        running: dict[str, _Sent] = {}
+        waiting, suspects = collections.deque(_spread(parts)), collections.deque[Part]()
+        running: dict[str, tuple[Part, Any]] = {}
         finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        run, refusals = secrets.token_hex(4), collections.Counter[int]()
+        crew, run = _Crew(), secrets.token_hex(4)
         try:
-            while True:
+            while waiting or running or suspects:
                 self._look(crew)
-                for address in crew.free(running.values()):
-                    part = line.take(crew.programs, address)
-                    if part is None:
-                        break
+                alone = not waiting  # then suspects, one at a time
+                source, room = (suspects, 1) if alone else (waiting, WINDOW * len(crew.there))
+                while source and len(running) < room:
+                    part = source.popleft()
+                    if not wanted(part):
+                        continue
                     advance(part, 0)
-                    sent = self._send(part, address, f"linbet-{run}-{part.number}-{refusals[part.number]}")
-                    running[sent.future.key] = sent
-                    sent.future.add_done_callback(lambda future: finished.put(future.key))
-                if not running and not line:
-                    return
+                    key = f"linbet-{run}-{part.number}" + ("-alone" if alone else "")
+                    running[key] = part, self._send(part, key)
+                    running[key][1].add_done_callback(lambda future: finished.put(future.key))
                 try:
-                    sent = running.pop(finished.get(timeout=_TICK_SECONDS))
+                    key = finished.get(timeout=_TICK_SECONDS)
                 except queue.Empty:
                     continue
-                outcome = self._outcome(sent)
-                sent.future.release()  # or Dask computes it again when the worker that holds it dies
-                if outcome is None:
-                    refusals[sent.part.number] += 1
-                    if refusals[sent.part.number] < _REFUSALS:
-                        line.put_back(sent.part)
-                        continue
-                    outcome = Outcome(None, "Refused: by workers with other versions or settings", sent.address)
-                yield sent.part, outcome
+                part, future = running.pop(key)
+                outcome = self._outcome(future)
+                future.release()  # or Dask computes it again when the worker that holds it dies
+                if (outcome.error or "").startswith(_KILLED) and not key.endswith("-alone"):
+                    suspects.append(part)  # Dask blames all that a dead worker had, also what only waited there
+                else:
+                    yield part, outcome
         finally:
             # Where the scheduler is gone there is nobody to tell.
             with contextlib.suppress(Exception):
-                self._client.cancel([sent.future for sent in running.values()])
+                self._client.cancel([future for _, future in running.values()])
 
-    def _send(self, part: Part, address: str, key: str) -> _Sent:
-        """Hands a part to a worker; to any other when that one is gone."""
-        future = self._client.submit(
+    def _send(self, part: Part, key: str) -> Any:
+        """Dask's future of a part. To whichever worker: one that is named and dies could leave it waiting for ever."""
+        return self._client.submit(
             worker.compute,
             self._setup,
             dict(part.spec),
             key=key,
-            workers=[address],
-            allow_other_workers=True,
             resources={launch.GPU: 1} if self.platform == "gpu" else None,
             retries=0,
             pure=False,
         )
-        return _Sent(part, future, address)
 
-    def _outcome(self, sent: _Sent) -> Outcome | None:
-        """What became of a part; None when the worker refused it, which is then given no more.
+    def _outcome(self, future: Any) -> Outcome:
+        """What became of a part.
 
         Raises:
             ConnectionError: the scheduler is gone; Dask tells by cancelling every future.
+            InputError: a worker refused it.
         """
         from distributed import KilledWorker
 
-        status = sent.future.status
-        if status == "error":
-            error = sent.future.exception(timeout=_GATHER_SECONDS)
+        if future.status == "error":
+            error = future.exception(timeout=_GATHER_SECONDS)
             if isinstance(error, KilledWorker):
-                last = getattr(error.last_worker, "address", error.last_worker)
-                return Outcome(None, f"KilledWorker: every worker that ran it died, the last one {last}", str(last))
-            return Outcome(None, f"{type(error).__name__}: {error}", sent.address)
-        if status != "finished":
+                last = str(getattr(error.last_worker, "address", error.last_worker))
+                return Outcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
+            return Outcome(None, f"{type(error).__name__}: {error}", self.name)
+        if future.status != "finished":
             raise self._lost()
         try:
-            found: Mapping[str, Any] = sent.future.result(timeout=_GATHER_SECONDS)
+            found: Mapping[str, Any] = future.result(timeout=_GATHER_SECONDS)
         except Exception as error:  # it ended well there, so that only the way here can have failed
             raise self._lost() from error
         if "refused" in found:
-            self._banned.add(found["address"])
-            self._say(f"worker {found['worker']} is left out: {found['refused']}")
-            return None
+            raise InputError(f"--cluster: the worker {found['worker']} came later and cannot join: {found['refused']}")
         return Outcome(found["result"], None, found["worker"])
 
     def _look(self, crew: _Crew) -> None:
@@ -232,12 +226,12 @@ class Cluster:
         """
         if not crew.due():
             return
+        if self._client.status != "running":
+            raise self._lost()
         try:
-            there = self._there() if self._client.status == "running" else None
+            there = set(self._there())
         except Exception as error:  # of the way to the scheduler
             raise self._lost() from error
-        if there is None:
-            raise self._lost()
         for address in crew.update(there):
             self._say(f"worker {address} is gone; its parts are run elsewhere")
         if crew.alone() > _ALONE_SECONDS:
@@ -251,91 +245,55 @@ class Cluster:
         return ConnectionError(f"lost the scheduler of {self._place()}")
 
 
-class _Sent(NamedTuple):
-    """A part that was given to a worker.
-
-    Attributes:
-        part: which.
-        future: Dask's.
-        address: of the worker.
-    """
-
-    part: Part
-    future: Any
-    address: str
-
-
 class _Crew:
     """The workers that there are.
 
     Attributes:
-        programs: numbers of the programs that each worker has been given, by its address.
+        there: their addresses.
     """
 
     def __init__(self) -> None:
-        self.programs: dict[str, set[int]] = {}
-        self._looked, self._last_seen = float("-inf"), time.monotonic()
+        self.there: set[str] = set()
+        self._looked, self._seen = float("-inf"), time.monotonic()
 
     def due(self) -> bool:
         """Whether the last update is a second ago."""
         return time.monotonic() - self._looked >= _TICK_SECONDS
 
-    def update(self, there: Iterable[str]) -> list[str]:
+    def update(self, there: set[str]) -> list[str]:
         """Takes in who is there; returns who no longer is."""
-        gone = sorted(set(self.programs) - set(there))
-        self.programs = {address: self.programs.get(address, set()) for address in there}
-        self._looked = time.monotonic()
-        if self.programs:
-            self._last_seen = self._looked
+        gone = sorted(self.there - there)
+        self.there, self._looked = there, time.monotonic()
+        if there:
+            self._seen = self._looked
         return gone
 
     def alone(self) -> float:
         """Seconds since there was a worker."""
-        return time.monotonic() - self._last_seen
-
-    def free(self, running: Iterable[_Sent]) -> Iterator[str]:
-        """Addresses of workers that can take a part, those with the fewest first, as often as they can take one."""
-        load = collections.Counter(sent.address for sent in running)
-        room = WINDOW * len(self.programs) - load.total()
-        slots = sorted((n, address) for address in self.programs for n in range(load[address], WINDOW))
-        return (address for _, address in slots[: max(room, 0)])
+        return time.monotonic() - self._seen
 
 
-class _Line:
-    """Parts that wait. A worker is given a program that it has compiled, or one that nobody has, where it can be."""
+def _spread(parts: Sequence[Part]) -> list[Part]:
+    """One part of every program, then a second of each, and so on.
 
-    def __init__(self, parts: Sequence[Part], wanted: Wanted) -> None:
-        self._waiting = list(parts)
-        self._wanted = wanted
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def put_back(self, part: Part) -> None:
-        """A part that has to be run after all."""
-        self._waiting.insert(0, part)
-
-    def take(self, programs: Mapping[str, set[int]], address: str) -> Part | None:
-        """The next part for a worker, whose programs it is added to; None when there is none left."""
-        own, taken = programs[address], set().union(*programs.values())
-        while self._waiting:
-            ranks = (0 if part.program in own else 1 if part.program not in taken else 2 for part in self._waiting)
-            _, place = min((rank, place) for place, rank in enumerate(ranks))
-            part = self._waiting.pop(place)
-            if self._wanted(part):
-                own.add(part.program)
-                return part
-        return None
+    Workers then compile different programs at a time, and find those of the others in the compile cache.
+    """
+    seen = collections.Counter[int]()
+    ranks = {}
+    for part in parts:
+        ranks[part.number] = seen[part.program]
+        seen[part.program] += 1
+    return sorted(parts, key=lambda part: ranks[part.number])
 
 
-def _places(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Cores of each worker by its name: workers that share the same cores of a host divide them."""
+def _places(found: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:
+    """Cores of each worker by its name, at most so many: workers that share the same cores of a host divide them."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, facts in found.items():
         groups.setdefault((facts["host"], *facts["cores"]), []).append(name)
     places = {}
     for (_, *cores), names in groups.items():
-        size = max(1, len(cores) // len(names))
+        size = min(max(1, len(cores) // len(names)), most or len(cores))
         for index, name in enumerate(sorted(names)):
             first = index * size % len(cores)
             places[name] = cores[first : first + size]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from typing import Any
 
 from linbet_jax import runtime
@@ -23,6 +24,7 @@ __all__ = ["GPU", "connect", "job_script"]
 GPU = "GPU"  # the resource that a worker with a GPU offers
 _UP_SECONDS = 60.0  # for local workers to be there: they import JAX
 _ANSWER_SECONDS = 10.0  # for a scheduler to answer and to have a worker
+_NO_DASHBOARD = {"dashboard": False, "dashboard_address": ":0"}  # its usual port may be another cluster's
 _CONFIG = {
     "distributed.scheduler.allowed-failures": 3,  # workers that may die of one part
     "distributed.worker.profile.enabled": False,
@@ -61,9 +63,9 @@ def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator
         elif isinstance(target, Slurm):
             platform = "gpu" if device == "gpu" else "cpu"
             cluster = _slurm(target, platform)
-            stack.callback(cluster.close, timeout=_ANSWER_SECONDS)
+            stack.callback(_cancel, cluster)
             client = stack.enter_context(_client(cluster))
-            cluster.scale(jobs=target.jobs)
+            _submit(cluster, target)
             say(f"waiting for the first of {target.jobs} jobs in the queue {target.queue}")
             client.wait_for_workers(1)
         else:
@@ -126,7 +128,7 @@ def _local(target: Local, device: str) -> tuple[Any, int, str]:
             own["env"] |= {"CUDA_VISIBLE_DEVICES": gpus[index], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
             own["resources"] = {GPU: 1}
         workers[index] = {"cls": Nanny, "options": {**options, **own}}
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard": False}}
+    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **_NO_DASHBOARD}}
     with _interrupts_held():
         cluster = SpecCluster(workers=workers, scheduler=scheduler, silence_logs=False, name="linbet")
     return cluster, count, "gpu" if gpus else "cpu"
@@ -134,7 +136,8 @@ def _local(target: Local, device: str) -> tuple[Any, int, str]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Threads and processes that begin in the block never see Ctrl-C: the driver ends them in order."""
+    """Threads that begin in the block, and their processes, never see Ctrl-C: the driver ends them in order."""
+    resource_tracker.ensure_running()  # or the first process would start it, and that lets the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -184,6 +187,27 @@ def _slurm(target: Slurm, platform: str) -> Any:
     return _slurm_cluster(target, platform)
 
 
+def _submit(cluster: Any, target: Slurm) -> None:
+    """Submits the jobs; `scale` would do it behind our back, and keep to itself what Slurm says against it."""
+    for _ in range(target.jobs):
+        cluster.worker_spec.update(cluster.new_worker_spec())
+
+    async def submitted() -> None:
+        await cluster
+
+    try:
+        cluster.sync(submitted)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise InputError(f"--cluster slurm: sbatch refuses the job: {error}") from error
+
+
+def _cancel(cluster: Any) -> None:
+    """Ends the jobs and the cluster; Dask stumbles over a job that was never accepted, after it has ended the others."""
+    with contextlib.suppress(AssertionError):
+        cluster.close(timeout=_ANSWER_SECONDS)
+    cluster.shutdown_on_close = False  # not once more when the process ends
+
+
 def job_script(target: Slurm, device: str) -> str:
     """The script that is submitted for each job, for a look; nothing is submitted."""
     import dask
@@ -198,6 +222,7 @@ def _slurm_cluster(target: Slurm, platform: str) -> Any:
     import dask
     from dask_jobqueue.slurm import SLURMCluster
 
+    scheduler = dask.config.get("jobqueue.slurm.scheduler-options", None) or {}
     config: dict[str, Any] = {name: list(dask.config.get(f"jobqueue.slurm.{name}", None) or []) for name in _LISTS}
     if platform == "gpu":
         config["job-extra-directives"].append("--gres=gpu:1")
@@ -212,6 +237,7 @@ def _slurm_cluster(target: Slurm, platform: str) -> Any:
         processes=1,
         job_cpu=target.cores,
         job_name="linbet",
+        scheduler_options={**_NO_DASHBOARD, **scheduler},
         **{name.replace("-", "_"): value for name, value in config.items()},
     )
 

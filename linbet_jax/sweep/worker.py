@@ -81,7 +81,7 @@ def compute(setup: Setup, spec: Mapping[str, Any]) -> dict[str, Any]:
     from distributed import get_worker
 
     worker = get_worker()
-    told = {"worker": f"{socket.gethostname()}/{worker.name}", "address": worker.address}
+    told = {"worker": f"{socket.gethostname()}/{worker.name}"}
     try:
         found = prepare(setup, worker)
     except Exception as error:  # whatever JAX raises where a driver or a device is broken
