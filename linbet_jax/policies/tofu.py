@@ -83,7 +83,7 @@ class Root(NamedTuple):
     Attributes:
         build: ``(gram [d, d], ridge) -> tracked``, afresh.
         add: ``(tracked, feature [d], ridge) -> tracked``, for V + x x^T.
-        in_turn: the same as two functions to be used in turn, cheaper together than ``add`` twice; or ``add`` alone.
+        in_turn: the same as two functions to be used in turn, cheaper together than ``add`` twice; or none.
         matrix: ``(tracked) -> W [d, d]``.
         condition: the largest condition number of V it covers.
     """
@@ -111,13 +111,10 @@ def _symmetric_root(condition: float) -> Root:
 def _cholesky_root() -> Root:
     """G^-1 with V = G G^T: another, cheaper algorithm with the same guarantee (the proof uses W^T W = V^-1 alone)."""
 
-    def add(tracked: jax.Array, feature: jax.Array, ridge: jax.Array) -> jax.Array:
-        return rank_one_lower_inverse(tracked, feature)
-
     return Root(
         build=lambda gram, ridge: lower_inverse(cholesky(gram)),
-        add=add,
-        in_turn=(add,),
+        add=lambda tracked, feature, ridge: rank_one_lower_inverse(tracked, feature),
+        in_turn=(),
         matrix=lambda tracked: tracked,
         condition=float("inf"),
     )
