@@ -162,7 +162,8 @@ def _child(question):
 def _serve():
     import pyarrow.parquet  # noqa: F401
 
-    from linbet_jax.cli import runtime, status, sweep  # noqa: F401
+    from linbet_jax import runtime  # noqa: F401
+    from linbet_jax.cli import status, sweep  # noqa: F401
 
     for line in sys.stdin:
         question = json.loads(line)

@@ -10,7 +10,7 @@ import pytest
 SCRIPT = textwrap.dedent(
     """
     import jax
-    from linbet_jax.cli import runtime
+    from linbet_jax import runtime
     runtime.prepare("cpu")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     hits = []

@@ -113,19 +113,20 @@ LAYERS = {
     "simulator": {"kernels", "policy", "bandit", "checks", "replication"},
     "regret": {"simulator"},
     "results": {"errors"},
+    "runtime": {"errors"},
     "plotting": {"labels", "regret", "results"},
     "reproduce": {
         "_version", "errors", "policy", "policies", "bandit", "datasets", "simulator", "regret", "results", "plotting",
     },
     "sweep": {
         "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "results",
-        "reproduce",
+        "reproduce", "runtime",
     },
     "bench": {
         "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
         "results", "plotting",
     },
-    "cli": {"_version", "errors", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep"},
+    "cli": {"_version", "errors", "noise", "policies", "datasets", "reproduce", "results", "runtime", "bench", "sweep"},
     "__main__": {"cli"},
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
     """Measures, prints the tables and writes the results; 1 when the NumPy baseline plays other arms."""
     # One run on one core is what the baseline stands for; BLAS reads this when NumPy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from linbet_jax.cli import runtime
+    from linbet_jax import runtime
     from linbet_jax.cli.progress import Reporter
 
     os.environ.setdefault(runtime.CACHE_SWITCH, "off")  # the time to compile is measured, not that to load

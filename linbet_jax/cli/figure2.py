@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from linbet_jax.cli import runtime
+from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
 
 __all__ = ["run"]

@@ -89,6 +89,22 @@ def _add_sweep(commands: Any) -> None:
     sweep.add_argument("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
     sweep.add_argument("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
     sweep.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    cluster = sweep.add_argument_group(
+        "cluster",
+        "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is\n"
+        "unencrypted pickle: trusted networks only, or tls:// with certificates from Dask's configuration.",
+    )
+    cluster.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help="local or local:N (worker processes here), tcp://HOST:PORT (a Dask scheduler), slurm (jobs of a queue)",
+    )
+    cluster.add_argument("--queue", metavar="NAME", help="slurm: the partition")
+    cluster.add_argument("--account", metavar="NAME", help="slurm: who pays")
+    cluster.add_argument("--jobs", type=_positive, metavar="N", help="slurm: jobs, each one worker (default 1)")
+    cluster.add_argument("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
+    cluster.add_argument("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
+    cluster.add_argument("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
     sweep.set_defaults(module="sweep")
 
 

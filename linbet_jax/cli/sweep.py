@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from linbet_jax.cli import runtime
+from linbet_jax import runtime
 from linbet_jax.cli.progress import SweepReporter
+from linbet_jax.errors import InputError
+
+if TYPE_CHECKING:
+    from linbet_jax.sweep.targets import Target
 
 __all__ = ["run"]
 
@@ -19,18 +24,29 @@ def run(options: argparse.Namespace) -> int:
     from linbet_jax.sweep.grid import read
 
     sweep = read(options.file, overrides)  # before a device is started: a wrong file is told at once
-    took = runtime.prepare(sweep.device)
-    from linbet_jax.sweep import driver, dryrun
-    from linbet_jax.sweep.executors import InProcess
-
-    executor = InProcess()
-    if options.dry_run:
-        print(dryrun.text(sweep, executor))
-        return 0
+    target = _target(options)
     reporter = SweepReporter(quiet=options.quiet)
-    reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
     out = Path(options.out or f"linbet-{Path(options.file).stem}")
-    summary = driver.run(sweep, out, executor=executor, reporter=reporter)
+    if target is None or options.dry_run:
+        took = runtime.prepare(sweep.device)
+        from linbet_jax.sweep import driver, dryrun
+        from linbet_jax.sweep.executors import InProcess
+
+        executor = InProcess()
+        if options.dry_run:
+            print(dryrun.text(sweep, executor))
+            return 0
+        reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
+        summary = driver.run(sweep, out, executor=executor, reporter=reporter)
+    else:
+        runtime.prepare("cpu")  # the GPUs are the workers'
+        from linbet_jax.sweep import driver
+        from linbet_jax.sweep.cluster import Cluster
+
+        driver.check(sweep)  # before a cluster is started: it may wait for hours in a queue
+        with Cluster(target, device=sweep.device, say=reporter.say) as cluster:
+            reporter.say(f"device: {cluster.devices} ({sweep.device}), {sweep.dtype}")
+            summary = driver.run(sweep, out, executor=cluster, reporter=reporter)
     if reporter.summary():
         reporter.say(reporter.summary())
     if not options.quiet:
@@ -41,3 +57,21 @@ def run(options: argparse.Namespace) -> int:
     for title, count in summary.unhealthy.items():
         print(f"linbet: {title}: {count} seeds met a non-finite number", file=sys.stderr)
     return 1 if summary.failed or summary.unhealthy else 0
+
+
+def _target(options: argparse.Namespace) -> Target | None:
+    """Where to run beside this process, from the options of the group `cluster`; None for this process."""
+    from linbet_jax.sweep.targets import Slurm, parse
+
+    found = None if options.cluster is None else parse(options.cluster)
+    names = [name for name in _SLURM if getattr(options, name) is not None]
+    if isinstance(found, type):
+        if options.queue is None:
+            raise InputError("--cluster slurm: needs --queue NAME, the partition whose jobs are the workers")
+        return Slurm(**{name: getattr(options, name) for name in names})
+    if names:
+        raise InputError(f"--{names[0]}: goes with --cluster slurm")
+    return found
+
+
+_SLURM = ("queue", "account", "jobs", "cores", "memory", "walltime")

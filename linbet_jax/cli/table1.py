@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from linbet_jax.cli import runtime
+from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
 
 __all__ = ["run"]

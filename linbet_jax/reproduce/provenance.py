@@ -21,7 +21,7 @@ __all__ = ["code_digest", "environment", "instance_digest", "numerics"]
 # Changing how something is timed, drawn or printed does not change a number; what cells do, does.
 _HOST_SIDE = (
     "__main__.py", "bench/", "cli/", "errors.py", "labels.py", "plotting.py", "regret.py", "reproduce/", "results.py",
-    "sweep/",
+    "runtime.py", "sweep/",
 )  # fmt: skip
 _NUMBERS = ("reproduce/cells.py", "sweep/work.py")
 

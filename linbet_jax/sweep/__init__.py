@@ -9,17 +9,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from linbet_jax.sweep.cluster import Cluster
     from linbet_jax.sweep.driver import Summary, run
     from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
     from linbet_jax.sweep.grid import read
     from linbet_jax.sweep.model import Sweep
     from linbet_jax.sweep.overview import Status, status
+    from linbet_jax.sweep.targets import Slurm
 
 _NAMES = {
+    "Cluster": "cluster",
     "Executor": "executors",
     "InProcess": "executors",
     "Outcome": "executors",
     "Part": "executors",
+    "Slurm": "targets",
     "Status": "overview",
     "Summary": "driver",
     "Sweep": "model",
@@ -28,7 +32,20 @@ _NAMES = {
     "status": "overview",
 }
 
-__all__ = ["Executor", "InProcess", "Outcome", "Part", "Status", "Summary", "Sweep", "read", "run", "status"]
+__all__ = [
+    "Cluster",
+    "Executor",
+    "InProcess",
+    "Outcome",
+    "Part",
+    "Slurm",
+    "Status",
+    "Summary",
+    "Sweep",
+    "read",
+    "run",
+    "status",
+]
 
 
 def __getattr__(name: str) -> Any:

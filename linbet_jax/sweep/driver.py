@@ -23,7 +23,7 @@ from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
 from linbet_jax.sweep.store import Rows, Store, merged_facts
 
-__all__ = ["Reporter", "Summary", "run"]
+__all__ = ["Reporter", "Summary", "check", "run"]
 
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
@@ -149,6 +149,15 @@ def run(
             journal.close()
         folder.update_manifest(status="failed" if summary.failed else "finished")
         return summary
+
+
+def check(sweep: Sweep) -> None:
+    """Builds every cell, so that what cannot run is told before an executor is started.
+
+    Raises:
+        InputError: the sweep cannot be built.
+    """
+    plan(sweep, provenance.numerics(sweep.dtype, "any"), "cpu" if sweep.device == "cpu" else "gpu")
 
 
 # What is there and what is missing -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""JAX's settings for a command: made once, before its first computation, and never by the library itself."""
+"""JAX's settings for a command or a worker: made once, before its first computation, never by an import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 
 from linbet_jax.errors import InputError
 
-__all__ = ["Runtime", "prepare"]
+__all__ = ["Runtime", "prepare", "usable_cores"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +38,12 @@ class Runtime:
 CACHE_SWITCH = "LINBET_COMPILE_CACHE"  # "off" keeps compiled programs out of the user's cache folder
 
 
-def prepare(device: str) -> Runtime:
+def prepare(device: str, cores: int | None = None) -> Runtime:
     """Switches 64-bit floats and JAX's compile cache on, gives XLA one CPU device per usable core, picks the platform.
 
     Args:
         device: "cpu", "gpu", or "auto" for what JAX itself would take.
+        cores: CPU devices; by default what the environment says, or else one per core this process may use.
 
     Returns:
         The device taken.
@@ -52,7 +53,7 @@ def prepare(device: str) -> Runtime:
     """
     jax.config.update("jax_enable_x64", True)
     _keep_compiled()
-    _use_all_cores()
+    _use_cores(cores)
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     try:
@@ -93,14 +94,19 @@ def _keep_compiled() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def _use_all_cores() -> None:
+def usable_cores() -> list[int]:
+    """Numbers of the cores this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def _use_cores(cores: int | None) -> None:
     """One CPU device per core this process may use; what the user set in the environment stays."""
     settings: Any = jax.config
-    if settings.jax_num_cpu_devices >= 0 or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if chosen or (cores is None and settings.jax_num_cpu_devices >= 0):
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        jax.config.update("jax_num_cpu_devices", cores)
+        jax.config.update("jax_num_cpu_devices", len(usable_cores()) if cores is None else cores)
     except RuntimeError:
         # JAX was already at work in this process (a test, a notebook): its devices are what there is.
         if not jax.devices():

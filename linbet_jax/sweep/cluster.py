@@ -1,0 +1,306 @@
+"""Runs the parts of a sweep on the workers of a Dask cluster. Workers compute; the driver alone writes.
+
+Parts go out through a window of two per worker, so that no worker waits and nothing piles up. A worker that dies
+loses nothing but its parts of the moment, which others repeat; a scheduler that dies ends the run, and what was
+gathered is kept.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import queue
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from linbet_jax.errors import InputError
+from linbet_jax.sweep import launch, targets, worker
+from linbet_jax.sweep.executors import Advance, Outcome, Part, Wanted
+
+__all__ = ["Cluster"]
+
+WINDOW = 2  # parts given to one worker at a time: one runs, one waits
+_TICK_SECONDS = 1.0  # between looks at which workers there are
+_ALONE_SECONDS = 60.0  # without any worker before the run is given up
+_GATHER_SECONDS = 300.0  # for one part's numbers to arrive
+_KILLED = "KilledWorker"
+_EQUAL = ("python", "dask", "distributed", "msgpack", "cloudpickle", "jax", "jaxlib", "numpy")
+
+
+class Cluster:
+    """An executor (`executors.Executor`) on a Dask cluster. Use as a context manager, in a `__main__` that is guarded.
+
+    What is sent is unencrypted pickle: trusted networks only, or tls:// addresses.
+
+    Args:
+        target: `local`, `local:N`, `tcp://HOST:PORT`, `tls://HOST:PORT`, or a `targets.Slurm`.
+        device: "cpu", "gpu", or "auto" for GPUs where there are.
+        say: told, in lines for people, what is waited for and which workers are lost.
+
+    Attributes:
+        name, platform, kind, devices, lanes, workers: see `executors.Executor`.
+
+    Raises:
+        InputError: on entering, when Dask is not installed, nothing answers, no worker has the device, or a worker
+            would not give the same numbers as this process (other versions, code or settings).
+    """
+
+    def __init__(
+        self, target: str | targets.Target, *, device: str = "auto", say: Callable[[str], None] | None = None
+    ) -> None:
+        """Checks the target; nothing is started before entering."""
+        found = targets.parse(target) if isinstance(target, str) else target
+        if isinstance(found, type):
+            raise InputError("--cluster slurm: needs a queue, --queue NAME")
+        self._target: targets.Target = found
+        self._device = device
+        self._say = say or (lambda line: None)
+        self._stack = contextlib.ExitStack()
+        self.name = "Dask"
+
+    def __enter__(self) -> Cluster:
+        """Starts what is to be started, and asks every worker what it computes on."""
+        with contextlib.ExitStack() as stack:
+            self._client, self.platform = stack.enter_context(launch.connect(self._target, self._device, self._say))
+            self._ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends what was started here; workers of a cluster that ran before are left as they are."""
+        self._stack.close()
+
+    # Before the first part -------------------------------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        """Compares versions, gives every worker its cores, and lets it set JAX up."""
+        there = self._there()
+        self._check_versions(there)
+        busy = [f"{info['name']} has {info['nthreads']}" for info in there.values() if info["nthreads"] != 1]
+        if busy:
+            raise InputError(f"--cluster: workers must have one thread (--nthreads 1): {'; '.join(busy[:3])}")
+        names = {address: str(info["name"]) for address, info in there.items()}
+        most = self._target.cores if isinstance(self._target, targets.Slurm) else None
+        places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()}, most)
+        wanted = {name: value for name, value in worker.numbers("").items() if name != "device_kind"}
+        setup = worker.Setup(self.platform, places, 1, wanted)
+        found = self._ask(worker.prepare, there, setup)
+        for address, facts in found.items():
+            if facts["differences"]:
+                unequal = "; ".join(facts["differences"])
+                raise InputError(f"--cluster: the worker {names[address]} would give other numbers: {unequal}")
+        kinds = collections.Counter(facts["kind"] for facts in found.values())
+        if len(kinds) > 1:
+            words = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+            raise InputError(f"--cluster: the workers have different devices ({words}): numbers would depend on luck")
+        self.kind: str = next(iter(kinds))
+        self.lanes = min(facts["lanes"] for facts in found.values())
+        self.workers = self._target.jobs if isinstance(self._target, targets.Slurm) else len(there)
+        self.devices = f"{self.kind} x{self.lanes} in each of {self.workers} workers"
+        self._setup = setup._replace(lanes=self.lanes, numbers={**wanted, "device_kind": self.kind})
+
+    def _there(self) -> dict[str, Any]:
+        """Workers that can be used now, by address."""
+        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {
+            address: info
+            for address, info in found.items()
+            if self.platform == "cpu" or info["resources"].get(launch.GPU, 0) >= 1
+        }
+
+    def _check_versions(self, there: Iterable[str]) -> None:
+        found = self._client.get_versions(packages=["jax", "jaxlib"])
+        own = _packages(found["client"])
+        others = {"scheduler": found["scheduler"], **{f"worker {a}": found["workers"].get(a) for a in there}}
+        unequal = []
+        for name, versions in others.items():
+            packages = _packages(versions or {})
+            wanted = _EQUAL if name != "scheduler" else _EQUAL[1:5]
+            unequal += [
+                f"{package} is {packages.get(package)} at the {name}, {own[package]} here"
+                for package in wanted
+                if packages.get(package) != own[package]
+            ]
+        if unequal:
+            more = f" and {len(unequal) - 3} more" if unequal[3:] else ""
+            raise InputError(f"--cluster: versions must be equal everywhere: {'; '.join(unequal[:3])}{more}")
+
+    def _ask(self, function: Callable[..., Any], there: Iterable[str], *arguments: Any) -> dict[str, Any]:
+        """What a function of `worker` says in every worker."""
+        found: dict[str, Any] = self._client.run(function, *arguments, workers=list(there), on_error="return")
+        for address, answer in found.items():
+            if isinstance(answer, BaseException):
+                reason = f"{type(answer).__name__}: {answer}"
+                raise InputError(f"--cluster: the worker {address} cannot compute: {reason}") from answer
+        return found
+
+    # The parts -------------------------------------------------------------------------------------------------------
+
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+        """See `executors.Executor`.
+
+        Raises:
+            ConnectionError: the scheduler is gone, or there has been no worker for a minute.
+            InputError: a worker that came later would give other numbers.
+        """
+        waiting, suspects = collections.deque(_spread(parts)), collections.deque[Part]()
+        running: dict[str, tuple[Part, Any]] = {}
+        finished: queue.SimpleQueue[str] = queue.SimpleQueue()
+        crew, run = _Crew(), secrets.token_hex(4)
+        try:
+            while waiting or running or suspects:
+                self._look(crew)
+                alone = not waiting  # then suspects, one at a time
+                source, room = (suspects, 1) if alone else (waiting, WINDOW * len(crew.there))
+                while source and len(running) < room:
+                    part = source.popleft()
+                    if not wanted(part):
+                        continue
+                    advance(part, 0)
+                    key = f"linbet-{run}-{part.number}" + ("-alone" if alone else "")
+                    running[key] = part, self._send(part, key)
+                    running[key][1].add_done_callback(lambda future: finished.put(future.key))
+                try:
+                    key = finished.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    continue
+                part, future = running.pop(key)
+                outcome = self._outcome(future)
+                future.release()  # or Dask computes it again when the worker that holds it dies
+                if (outcome.error or "").startswith(_KILLED) and not key.endswith("-alone"):
+                    suspects.append(part)  # Dask blames all that a dead worker had, also what only waited there
+                else:
+                    yield part, outcome
+        finally:
+            # Where the scheduler is gone there is nobody to tell.
+            with contextlib.suppress(Exception):
+                self._client.cancel([future for _, future in running.values()])
+
+    def _send(self, part: Part, key: str) -> Any:
+        """Dask's future of a part. To whichever worker: one that is named and dies could leave it waiting for ever."""
+        return self._client.submit(
+            worker.compute,
+            self._setup,
+            dict(part.spec),
+            key=key,
+            resources={launch.GPU: 1} if self.platform == "gpu" else None,
+            retries=0,
+            pure=False,
+        )
+
+    def _outcome(self, future: Any) -> Outcome:
+        """What became of a part.
+
+        Raises:
+            ConnectionError: the scheduler is gone; Dask tells by cancelling every future.
+            InputError: a worker refused it.
+        """
+        from distributed import KilledWorker
+
+        if future.status == "error":
+            error = future.exception(timeout=_GATHER_SECONDS)
+            if isinstance(error, KilledWorker):
+                last = str(getattr(error.last_worker, "address", error.last_worker))
+                return Outcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
+            return Outcome(None, f"{type(error).__name__}: {error}", self.name)
+        if future.status != "finished":
+            raise self._lost()
+        try:
+            found: Mapping[str, Any] = future.result(timeout=_GATHER_SECONDS)
+        except Exception as error:  # it ended well there, so that only the way here can have failed
+            raise self._lost() from error
+        if "refused" in found:
+            raise InputError(f"--cluster: the worker {found['worker']} came later and cannot join: {found['refused']}")
+        return Outcome(found["result"], None, found["worker"])
+
+    def _look(self, crew: _Crew) -> None:
+        """Takes in, once a second, which workers there are.
+
+        Raises:
+            ConnectionError: the scheduler is gone, or there has been no worker for a minute.
+        """
+        if not crew.due():
+            return
+        if self._client.status != "running":
+            raise self._lost()
+        try:
+            there = set(self._there())
+        except Exception as error:  # of the way to the scheduler
+            raise self._lost() from error
+        for address in crew.update(there):
+            self._say(f"worker {address} is gone; its parts are run elsewhere")
+        if crew.alone() > _ALONE_SECONDS:
+            raise ConnectionError(f"{self._place()} has had no worker for {_ALONE_SECONDS:.0f} s")
+
+    def _place(self) -> str:
+        target = self._target
+        return f"the cluster at {target.url}" if isinstance(target, targets.Address) else "the cluster"
+
+    def _lost(self) -> ConnectionError:
+        return ConnectionError(f"lost the scheduler of {self._place()}")
+
+
+class _Crew:
+    """The workers that there are.
+
+    Attributes:
+        there: their addresses.
+    """
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+        self._looked, self._seen = float("-inf"), time.monotonic()
+
+    def due(self) -> bool:
+        """Whether the last update is a second ago."""
+        return time.monotonic() - self._looked >= _TICK_SECONDS
+
+    def update(self, there: set[str]) -> list[str]:
+        """Takes in who is there; returns who no longer is."""
+        gone = sorted(self.there - there)
+        self.there, self._looked = there, time.monotonic()
+        if there:
+            self._seen = self._looked
+        return gone
+
+    def alone(self) -> float:
+        """Seconds since there was a worker."""
+        return time.monotonic() - self._seen
+
+
+def _spread(parts: Sequence[Part]) -> list[Part]:
+    """One part of every program, then a second of each, and so on.
+
+    Workers then compile different programs at a time, and find those of the others in the compile cache.
+    """
+    seen = collections.Counter[int]()
+    ranks = {}
+    for part in parts:
+        ranks[part.number] = seen[part.program]
+        seen[part.program] += 1
+    return sorted(parts, key=lambda part: ranks[part.number])
+
+
+def _places(found: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:
+    """Cores of each worker by its name, at most so many: workers that share the same cores of a host divide them."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name, facts in found.items():
+        groups.setdefault((facts["host"], *facts["cores"]), []).append(name)
+    places = {}
+    for (_, *cores), names in groups.items():
+        size = min(max(1, len(cores) // len(names)), most or len(cores))
+        for index, name in enumerate(sorted(names)):
+            first = index * size % len(cores)
+            places[name] = cores[first : first + size]
+    return places
+
+
+def _packages(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions by package, Python's without its last number."""
+    versions = dict(found.get("packages") or {})
+    return {**versions, "python": ".".join(str(versions.get("python")).split(".")[:2])}

@@ -1,0 +1,101 @@
+"""What a worker of a cluster does: say where it is, set JAX up as the command line does, compute parts.
+
+Everything goes in and out as plain data. A worker whose settings would give other numbers than the driver's computes
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from linbet_jax import runtime
+from linbet_jax.checks import x64_enabled
+from linbet_jax.reproduce import provenance
+from linbet_jax.sweep.work import run_part
+
+__all__ = ["Setup", "compute", "numbers", "prepare", "where"]
+
+
+class Setup(NamedTuple):
+    """What the driver asks of its workers.
+
+    Attributes:
+        device: "cpu" or "gpu".
+        places: the cores of each worker, by the worker's name; a worker that is not in it came later.
+        lanes: CPU devices of a worker that came later.
+        numbers: what decides numbers, as `numbers` gives it for the driver; without `device_kind` it may be any.
+    """
+
+    device: str
+    places: Mapping[str, Sequence[int]]
+    lanes: int
+    numbers: Mapping[str, Any]
+
+
+def numbers(kind: str) -> dict[str, Any]:
+    """What must be equal in every process whose results are put together."""
+    found = {name: value for name, value in provenance.numerics("", kind).items() if name != "dtype"}
+    return {**found, "x64": x64_enabled()}
+
+
+def where() -> dict[str, Any]:
+    """Host and cores of this process; starts no device."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "cores": runtime.usable_cores()}
+
+
+def prepare(setup: Setup, dask_worker: Any) -> dict[str, Any]:
+    """Pins this process to its cores, sets JAX up, and says what it computes on.
+
+    Args:
+        setup: the driver's.
+        dask_worker: Dask's object for this worker; `Client.run` fills it in.
+
+    Returns:
+        `kind`, `lanes` (devices of this process) and `differences`, what differs from the driver's numbers
+        (in words for the driver: "there" is this worker).
+
+    Raises:
+        InputError: the device that was asked for is not there.
+    """
+    cores = setup.places.get(str(dask_worker.name))
+    lanes = min(setup.lanes, len(runtime.usable_cores())) if cores is None else len(cores)
+    if setup.device == "cpu" and cores is not None:
+        _pin(cores)
+    took = runtime.prepare(setup.device, cores=lanes if setup.device == "cpu" else None)
+    own = numbers(took.kind)
+    unequal = [f"{k} is {own.get(k)} there, {v} here" for k, v in setup.numbers.items() if own.get(k) != v]
+    return {"kind": took.kind, "lanes": took.count, "differences": unequal}
+
+
+def compute(setup: Setup, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs a part (`work.run_part`) in a worker.
+
+    Returns:
+        `worker`, its name for the journal, and either `result` or `refused`, why this worker cannot run it.
+    """
+    from distributed import get_worker
+
+    worker = get_worker()
+    told = {"worker": f"{socket.gethostname()}/{worker.name}"}
+    try:
+        found = prepare(setup, worker)
+    except Exception as error:  # whatever JAX raises where a driver or a device is broken
+        return {**told, "refused": f"{type(error).__name__}: {error}"}
+    if found["differences"]:
+        return {**told, "refused": "; ".join(found["differences"])}
+    return {**told, "result": run_part(spec)}
+
+
+def _pin(cores: Sequence[int]) -> None:
+    """Keeps every thread of this process, and those that it will start, on these cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    threads = [int(path.name) for path in Path("/proc/self/task").iterdir()] if Path("/proc/self/task").is_dir() else []
+    for thread in (0, *threads):
+        with contextlib.suppress(OSError):  # a thread that has ended, or cores that a scheduler has taken away since
+            os.sched_setaffinity(thread, cores)
