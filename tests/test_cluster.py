@@ -489,3 +489,84 @@ def test_slurm_needs_its_commands(slow, tmp_path, capsys, monkeypatch):
     assert cli.main(["sweep", str(slow), "--out", "run", "--cluster", "slurm", "--queue", "q", "--quiet"]) == 2
     assert "--cluster slurm: sbatch is not on this machine" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def commands(folder, sbatch, scancel, monkeypatch):
+    """Stand-ins for Slurm's commands."""
+    pytest.importorskip("dask_jobqueue")
+    for name, lines in (("sbatch", sbatch), ("scancel", scancel)):
+        (folder / name).write_text(f"#!/bin/bash\n{lines}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+@pytest.mark.timeout(60)
+def test_what_slurm_says_against_a_job_is_told(tmp_path, monkeypatch):
+    commands(tmp_path, 'echo "invalid partition: q" >&2; exit 1', "exit 0", monkeypatch)
+    with pytest.raises(InputError, match="--cluster slurm: sbatch refuses the job: .*invalid partition: q"):
+        Cluster(targets.Slurm("q", jobs=2)).__enter__()
+
+
+@pytest.mark.timeout(120)
+def test_slurm_s_jobs_compute_and_are_cancelled(folder, tmp_path, monkeypatch):
+    # The "job" runs here, in a session of its own, whose leader is the number of the job.
+    sbatch = f'cp "$1" {tmp_path}/job; setsid bash {tmp_path}/job >{tmp_path}/log 2>&1 & echo "Submitted batch job $!"'
+    commands(tmp_path, sbatch, f"echo $1 >>{tmp_path}/cancelled; kill -- -$1", monkeypatch)
+    file = write(folder, "jobs", "number = [1, 2]")
+    said = []
+    with Cluster(targets.Slurm("q"), say=said.append) as cluster:
+        assert (cluster.lanes, cluster.workers) == (1, 1)
+        summary = run_sweep(read(file), tmp_path / "there", executor=cluster)
+    assert said == ["waiting for the first of 1 jobs in the queue q"]
+    assert (summary.cells, summary.failed) == (2, {})
+    assert cells(tmp_path / "there") == in_process(file, tmp_path / "here")
+    (job,) = (tmp_path / "cancelled").read_text().split()
+    assert gone(int(job))
+
+
+# GPUs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_every_gpu_has_a_worker_of_its_own(monkeypatch):
+    made = {}
+    monkeypatch.setattr(launch, "_gpus", lambda: ["4", "7"])
+    monkeypatch.setattr("distributed.SpecCluster", lambda **options: made.update(options))
+    monkeypatch.setattr(runtime, "usable_cores", lambda: list(range(8)))
+    _, count, platform = launch._local(targets.Local(), "auto")
+    assert (count, platform) == (2, "gpu")
+    options = [made["workers"][index]["options"] for index in (0, 1)]
+    assert [each["env"]["CUDA_VISIBLE_DEVICES"] for each in options] == ["4", "7"]
+    assert {each["env"]["XLA_PYTHON_CLIENT_PREALLOCATE"] for each in options} == {"false"}
+    assert [(each["resources"], each["nthreads"]) for each in options] == [({"GPU": 1}, 1)] * 2
+    with pytest.raises(InputError, match="--cluster local:3: must be at most 2, one worker per GPU"):
+        launch._local(targets.Local(3), "gpu")
+    assert launch._local(targets.Local(3), "cpu")[1:] == (3, "cpu")
+    assert "resources" not in made["workers"][0]["options"]
+
+
+def test_gpus_are_counted_by_another_process(monkeypatch):
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(launch.subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=0, stdout="2\n"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert launch._gpus() == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-5")
+    assert launch._gpus() == ["3", "GPU-5"]
+    monkeypatch.setattr(launch.subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=1, stdout=""))
+    assert launch._gpus() == []
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    assert launch._gpus() == []
+
+
+def test_a_part_on_a_gpu_takes_the_resource_and_others_are_not_asked_for():
+    sent = {}
+    cluster = Scripted({})
+    cluster._setup = None
+    cluster._client = SimpleNamespace(
+        submit=lambda function, *arguments, **options: sent.update(options),
+        scheduler_info=lambda n_workers: {"workers": {"a": {"resources": {"GPU": 1}}, "b": {"resources": {}}}},
+    )
+    for platform, resources, there in (("gpu", {"GPU": 1}, ["a"]), ("cpu", None, ["a", "b"])):
+        cluster.platform = platform
+        Cluster._send(cluster, fake(1), "key")
+        assert (sent["resources"], sent["retries"]) == (resources, 0)
+        assert list(Cluster._there(cluster)) == there

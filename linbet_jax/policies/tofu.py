@@ -110,7 +110,6 @@ def _symmetric_root(condition: float) -> Root:
 
 def _cholesky_root() -> Root:
     """G^-1 with V = G G^T: another, cheaper algorithm with the same guarantee (the proof uses W^T W = V^-1 alone)."""
-
     return Root(
         build=lambda gram, ridge: lower_inverse(cholesky(gram)),
         add=lambda tracked, feature, ridge: rank_one_lower_inverse(tracked, feature),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from linbet_jax.sweep.model import Sweep
     from linbet_jax.sweep.overview import Status, status
     from linbet_jax.sweep.table import load
+    from linbet_jax.sweep.targets import Slurm
 
 _NAMES = {
     "Cluster": "cluster",
@@ -27,6 +28,7 @@ _NAMES = {
     "Status": "overview",
     "Summary": "driver",
     "Sweep": "model",
+    "Slurm": "targets",
     "load": "table",
     "read": "grid",
     "run": "driver",
@@ -39,6 +41,7 @@ __all__ = [
     "InProcess",
     "Outcome",
     "Part",
+    "Slurm",
     "Status",
     "Summary",
     "Sweep",

@@ -63,7 +63,7 @@ def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator
         elif isinstance(target, Slurm):
             platform = "gpu" if device == "gpu" else "cpu"
             cluster = _slurm(target, platform)
-            stack.callback(_cancel, cluster)
+            stack.callback(cluster.close, timeout=_ANSWER_SECONDS)
             client = stack.enter_context(_client(cluster))
             _submit(cluster, target)
             say(f"waiting for the first of {target.jobs} jobs in the queue {target.queue}")
@@ -189,6 +189,8 @@ def _slurm(target: Slurm, platform: str) -> Any:
 
 def _submit(cluster: Any, target: Slurm) -> None:
     """Submits the jobs; `scale` would do it behind our back, and keep to itself what Slurm says against it."""
+    from distributed import Status
+
     for _ in range(target.jobs):
         cluster.worker_spec.update(cluster.new_worker_spec())
 
@@ -198,14 +200,10 @@ def _submit(cluster: Any, target: Slurm) -> None:
     try:
         cluster.sync(submitted)
     except (RuntimeError, ValueError, OSError) as error:
-        raise InputError(f"--cluster slurm: sbatch refuses the job: {error}") from error
-
-
-def _cancel(cluster: Any) -> None:
-    """Ends the jobs and the cluster; Dask stumbles over a job that was never accepted, once the others have ended."""
-    with contextlib.suppress(AssertionError):
-        cluster.close(timeout=_ANSWER_SECONDS)
-    cluster.shutdown_on_close = False  # not once more when the process ends
+        for job in cluster.workers.values():
+            if job.job_id is None:
+                job.status = Status.failed  # Dask would stumble over it when it ends the others
+        raise InputError(f"--cluster slurm: sbatch refuses the job: {' '.join(str(error).split())}") from error
 
 
 def job_script(target: Slurm, device: str) -> str:
