@@ -36,7 +36,7 @@ class Plan:
     Attributes:
         tasks: by title.
         dtype: "float64" or "float32".
-        seeds: replications; the full pass has half as many.
+        seeds: replications; the full pass has a quarter as many.
     """
 
     tasks: dict[str, Task]
@@ -74,7 +74,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str) -> Plan:
         for variant in VARIANTS:
             if variant == "tofu full" and set_name != TIMED_ON:
                 continue  # it plays the arms of the pruned form
-            count = max(1, replications // 2) if variant == "tofu full" else replications
+            count = max(1, replications // 4) if variant == "tofu full" else replications
             for horizon in horizons(variant, full):
                 policy = variant.split()[0]
                 task = Task(set_name, policy, options(variant, horizon), horizon, count, SCALES)
