@@ -265,6 +265,8 @@ def tofu(
         assert history is not None
         return _by_epochs(parts, history, epochs)._replace(enlarge=enlarge, max_pulls=history)
     first = parts._replace(capacity=min(OPENING, max(capacity, OPENING_CAPACITY * dim * capacity // CAPACITY)))
+    # The opening is too short for updates in pairs to repay compiling them.
+    first = first._replace(root=tracker._replace(in_turn=()))
     opening = Opening(OPENING, _pruned(first), _handover(capacity)) if first.capacity > capacity else None
     return _pruned(parts)._replace(enlarge=enlarge, opening=opening)
 
