@@ -114,16 +114,17 @@ LAYERS = {
     "intervals": set(),
     "regret": {"simulator", "intervals"},
     "results": {"errors"},
+    "provenance": {"_version", "bandit"},
     "runtime": {"errors"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
     "reproduce": {
-        "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals",
-        "regret", "results", "plotting", "tuning",
+        "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals", "regret",
+        "results", "provenance", "plotting", "tuning",
     },
     "sweep": {
         "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
-        "results", "reproduce", "runtime",
+        "results", "provenance", "runtime",
     },
     "report": {"_version", "errors", "labels", "theory", "regret", "results", "plotting", "sweep"},
     "bench": {

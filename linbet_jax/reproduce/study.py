@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from linbet_jax.reproduce import provenance
+from linbet_jax import provenance
 from linbet_jax.results import RunFolder, digest
 
 __all__ = ["Cost", "Outcome", "Planned", "Reporter", "Study", "seed_pulls_cost"]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import linbet_jax
-from linbet_jax.reproduce import provenance
+from linbet_jax import provenance
 from linbet_jax.results import RunFolder, differences, digest
 from linbet_jax.sweep.cells import Cell, block_size, entries, plan, swept_names
 from linbet_jax.sweep.estimate import pull_microseconds

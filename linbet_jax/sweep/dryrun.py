@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linbet_jax.reproduce import provenance
+from linbet_jax import provenance
 from linbet_jax.sweep.cells import plan
 from linbet_jax.sweep.estimate import BYTES_PER_ROW, COMPILE_SECONDS, pull_microseconds
 from linbet_jax.sweep.executors import Executor

@@ -202,7 +202,7 @@ def _submit(cluster: Any, target: Slurm) -> None:
 
 
 def _cancel(cluster: Any) -> None:
-    """Ends the jobs and the cluster; Dask stumbles over a job that was never accepted, after it has ended the others."""
+    """Ends the jobs and the cluster; Dask ends all jobs, and then stumbles over one that was never accepted."""
     with contextlib.suppress(AssertionError):
         cluster.close(timeout=_ANSWER_SECONDS)
     cluster.shutdown_on_close = False  # not once more when the process ends

@@ -17,7 +17,7 @@ from linbet_jax import noise
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
-from linbet_jax.reproduce.provenance import constants
+from linbet_jax.provenance import constants
 from linbet_jax.results import digest
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.grid import ARMS, LOWER_BOUND, UNIFORM

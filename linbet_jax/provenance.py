@@ -16,14 +16,14 @@ import linbet_jax
 from linbet_jax._version import __version__
 from linbet_jax.bandit import LinearBandit
 
-__all__ = ["code_digest", "environment", "instance_digest", "numerics"]
+__all__ = ["code_digest", "constants", "environment", "instance_digest", "numerics"]
 
 # Changing how something is timed, drawn or printed does not change a number; what cells do, does.
 _HOST_SIDE = (
-    "__main__.py", "bench/", "cli/", "errors.py", "intervals.py", "labels.py", "plotting.py", "regret.py", "report/",
-    "reproduce/", "results.py", "runtime.py", "sweep/",
+    "__main__.py", "bench/", "cli/", "errors.py", "intervals.py", "labels.py", "plotting.py", "provenance.py",
+    "regret.py", "report/", "reproduce/", "results.py", "runtime.py", "sweep/",
 )  # fmt: skip
-_NUMBERS = ("reproduce/cells.py", "sweep/work.py")
+_NUMBERS = ("reproduce/cells.py", "sweep/work.py", "sweep/worlds.py")
 
 
 @functools.cache
