@@ -812,6 +812,16 @@ def test_closing_the_executor_drops_what_has_not_begun(monkeypatch):
     assert len(ran) < 20
 
 
+@pytest.mark.timeout(60)
+def test_an_error_of_the_journal_s_disk_ends_the_run_instead_of_hanging(monkeypatch):
+    def full(part, pulls):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(executors, "run_part", lambda spec, **_: {})
+    with pytest.raises(OSError, match="No space left"):
+        list(InProcess().run(fake_parts(4, 4), wanted=lambda part: True, advance=full))
+
+
 # The command
 
 
@@ -869,7 +879,7 @@ def test_a_dry_run_counts_and_runs_nothing(file, tmp_path, stand_in, capsys):
     assert lines[0] == "small/oful (radius_scale=1, delta=0.1)     T=60"
     assert lines[8:11] == ["cells        7", "compiles     2", "seed-pulls   420,000 (1000 seeds)"]
     assert lines[11] == "results      about 560 kB"  # 7 x 1000 x 5 rows of 16 bytes
-    assert re.fullmatch(r"time         about \d+ seconds on stand-in \(a rough estimate\)", lines[12])
+    assert re.fullmatch(r"time         about (under 1|\d+) s on stand-in \(a rough estimate\)", lines[12])
     assert not (tmp_path / "run").exists()
 
 

@@ -112,17 +112,20 @@ class InProcess:
     def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
         """See :class:`Executor`."""
         line = _Line(parts)
-        finished: queue.Queue[tuple[Part, Outcome] | None] = queue.Queue(_THREADS)  # what waits is held in memory
+        finished: queue.Queue[_Item] = queue.Queue(_THREADS)  # what waits is held in memory
 
-        def hand_over(item: tuple[Part, Outcome] | None) -> None:
+        def hand_over(item: _Item) -> None:
             while not line.closed:
                 with contextlib.suppress(queue.Full):
                     return finished.put(item, timeout=0.1)
 
         def work() -> None:
-            while (part := line.take(wanted)) is not None:
-                hand_over((part, self._one(part, advance)))
-                line.done(part)
+            try:
+                while (part := line.take(wanted)) is not None:
+                    hand_over((part, self._one(part, advance)))
+                    line.done(part)
+            except BaseException as error:  # of a callback (the journal's disk is full): the driver's to raise
+                hand_over(error)
             hand_over(None)
 
         threads = [threading.Thread(target=work, name=f"sweep-{n}") for n in range(_THREADS)]
@@ -134,6 +137,8 @@ class InProcess:
                 item = finished.get()
                 if item is None:
                     left -= 1
+                elif isinstance(item, BaseException):
+                    raise item
                 else:
                     yield item
         finally:
@@ -157,6 +162,7 @@ class InProcess:
 
 
 _THREADS = 2
+_Item = tuple[Part, Outcome] | BaseException | None  # what a thread hands over; None when it has ended
 
 
 class _Line:
