@@ -15,8 +15,8 @@ from linbet_jax import theory
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label, save_figure
 from linbet_jax.regret import Summary, summarize
 from linbet_jax.reproduce.intervals import Exponent, bootstrap_exponent
-from linbet_jax.reproduce.tables import aligned_table, csv_text, interval, markdown_table, number, span
 from linbet_jax.results import write_text
+from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number, span
 
 __all__ = ["Report", "Run", "terminal_text", "write"]
 
