@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import jax
-
+from linbet_jax.checks import check_devices
 from linbet_jax.sweep.work import run_part
 
 __all__ = ["Advance", "Executor", "InProcess", "Outcome", "Part", "Wanted"]
@@ -102,7 +101,7 @@ class InProcess:
 
     def __init__(self, devices: Sequence[Any] | None = None) -> None:
         """Looks at the devices, which starts JAX's backend."""
-        found = list(devices) if devices is not None else _default_devices()
+        found = check_devices(devices)
         self._devices = found if devices is not None else None
         self.platform = "cpu" if found[0].platform == "cpu" else "gpu"
         self.kind: str = found[0].device_kind
@@ -199,9 +198,3 @@ class _Line:
         with self._changed:
             self.closed = True
             self._changed.notify_all()
-
-
-def _default_devices() -> list[Any]:
-    settings: Any = jax.config
-    chosen = settings.jax_default_device
-    return [chosen] if chosen is not None and not isinstance(chosen, str) else jax.local_devices(backend=chosen)
