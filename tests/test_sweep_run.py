@@ -745,6 +745,25 @@ def test_a_module_that_is_another_one_at_the_worker_is_an_error(tmp_path):
         work.build(spec)
 
 
+def test_what_a_module_imports_from_its_folder_decides_the_identity(tmp_path):
+    (tmp_path / "ours3.py").write_text("from kit3.parts import step\nimport jax\n" + OWN, encoding="utf-8")
+    (tmp_path / "kit3").mkdir()
+    (tmp_path / "kit3" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "kit3" / "parts.py").write_text("from . import sizes\nstep = sizes.STEP\n", encoding="utf-8")
+    (tmp_path / "unused3.py").write_text("", encoding="utf-8")
+    (tmp_path / "own.toml").write_text(
+        'horizon = 9\n[sets.S3]\n[policies.turns]\npolicy = "ours3:make"\n', encoding="utf-8"
+    )
+    found = []
+    for step, unused in ((1, "a = 1"), (22, "a = 1"), (22, "a = 2"), (1, "a = 3")):  # of two sizes: for Python's cache
+        (tmp_path / "kit3" / "sizes.py").write_text(f"STEP = {step}\n", encoding="utf-8")
+        (tmp_path / "unused3.py").write_text(unused, encoding="utf-8")
+        [cell] = plan(read(tmp_path / "own.toml"), {"dtype": "float64"}, "cpu")
+        found.append(cell.id)
+        assert sys.modules["ours3"].step == step  # what is hashed is what runs
+    assert found[0] == found[3] != found[1] == found[2]
+
+
 def test_there_is_no_callback_in_the_program(real, tmp_path, monkeypatch):  # W4
     programs = []
 
