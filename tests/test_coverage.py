@@ -91,8 +91,8 @@ def test_the_oracle_s_misses_and_ratios_and_that_watching_changes_nothing(name, 
     assert 0 in missed
     assert any(missed)
 
-    if name == "crt":
-        return  # OFUL's code; compiling costs more than it tells
+    if name not in ("mom", "oful"):
+        return  # an update a pull, and one an epoch: the others would compile a second program for nothing more
     unseen = simulate(name, bandit, 0.01, coverage=False)
     assert unseen.coverage is None
     np.testing.assert_array_equal(result.trace.arms, unseen.trace.arms)
