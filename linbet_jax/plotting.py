@@ -299,6 +299,7 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
     Raises:
         ValueError: no curves.
     """
+    curves = list(curves)
     charts: dict[str, list[Series]] = {}
     horizons: dict[str, int] = {}
     judged: set[str] = set()

@@ -60,7 +60,7 @@ class _Carry(NamedTuple):
     coverage: Any  # (first miss [] int32, worst ratio []), or None
 
 
-def _environment(
+def _played(
     plan: Plan, seed_key: jax.Array, params: Any, world: World
 ) -> tuple[Any, Any, Any, Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]]:
     """What this replication plays.
@@ -100,7 +100,7 @@ def replicate(
     seed_key = jax.random.fold_in(key, seed)
     noise_key, choice_key = jax.random.fold_in(seed_key, 0), jax.random.fold_in(seed_key, 1)
     dtype = jnp.dtype(plan.dtype)
-    arms, theta_star, params, decision_set = _environment(plan, seed_key, params, world)
+    arms, theta_star, params, decision_set = _played(plan, seed_key, params, world)
     num_epochs = horizon // pulls
     draw = _variates(law, noise_key, dtype)
     zero_int = jnp.zeros((), jnp.int32)

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
 
 __all__ = ["Runtime", "prepare", "usable_cores"]
@@ -92,11 +93,6 @@ def _keep_compiled() -> None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-
-
-def usable_cores() -> list[int]:
-    """Numbers of the cores this process may use."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def _use_cores(cores: int | None) -> None:

@@ -237,7 +237,7 @@ def tune(
             devices=devices,
         )
         done += len(scales) * num_seeds
-        regret = np.stack([np.asarray(result.regret[:, -1]) for result in results])
+        regret = np.stack([np.asarray(result.regret[:, -1], np.float64) for result in results])
         health = np.stack([result.health for result in results])
         curves.append(
             TuningCurve(

@@ -14,6 +14,7 @@ from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, Tof
 from linbet_jax.bench import baseline, floors, kernels, report, scaling, suite, timing, worker
 from linbet_jax.bench.problems import Problem
 from linbet_jax.cli import main
+from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
 from linbet_jax.results import write_json
 
@@ -165,7 +166,7 @@ def test_the_floor_counts_the_state():
 
 
 def test_a_worker_runs_on_the_cores_it_is_given():
-    cores = worker.usable_cores()[:1]
+    cores = usable_cores()[:1]
     with worker.Worker(cores) as process:
         answers = [process.run("uniform", "S3", 200, 16) for _ in range(2)]
     assert answers[0]["compile"] > 0

@@ -99,6 +99,8 @@ def test_names_of_the_package_resolve_and_others_do_not(tmp_path):
 # What each part may import. Kernels know nothing of policies, policies nothing of bandits, nothing imports upward.
 LAYERS = {
     "_version": set(),
+    "cores": set(),
+    "costs": set(),
     "errors": set(),
     "labels": set(),
     "kernels": set(),
@@ -114,25 +116,27 @@ LAYERS = {
     "intervals": set(),
     "regret": {"simulator", "intervals"},
     "results": {"errors"},
-    "runtime": {"errors"},
+    "provenance": {"_version", "bandit"},
+    "tables": {"regret"},
+    "runtime": {"cores", "errors"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
     "reproduce": {
-        "_version", "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals",
-        "regret", "results", "plotting", "tuning",
+        "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals", "regret",
+        "results", "provenance", "costs", "tables", "plotting", "tuning",
     },
     "sweep": {
         "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
-        "results", "reproduce", "runtime",
+        "results", "provenance", "costs", "tables", "runtime",
     },
-    "report": {"_version", "errors", "labels", "theory", "regret", "results", "plotting", "sweep"},
+    "report": {"_version", "errors", "labels", "theory", "regret", "results", "tables", "plotting", "sweep"},
     "bench": {
-        "_version", "errors", "kernels", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
-        "results", "plotting",
+        "_version", "cores", "errors", "labels", "kernels", "policy", "policies", "noise", "bandit", "datasets",
+        "simulator", "regret", "results", "plotting",
     },
     "cli": {
         "_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep",
-        "report", "runtime",
+        "report", "tables", "runtime",
     },
     "__main__": {"cli"},
 }  # fmt: skip

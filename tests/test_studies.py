@@ -18,9 +18,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from linbet_jax import dataset
+from linbet_jax import dataset, tables
 from linbet_jax.cli import main
 from linbet_jax.cli import study as command
+from linbet_jax.intervals import RESAMPLES
 from linbet_jax.regret import fitted_exponent, summarize
 from linbet_jax.reproduce import (
     intervals,
@@ -32,7 +33,6 @@ from linbet_jax.reproduce import (
     study,
     table2,
     table2_outputs,
-    tables,
 )
 from linbet_jax.results import RunFolderError
 
@@ -178,7 +178,7 @@ def test_the_cost_in_words():
         study.seed_pulls_cost("tofu", num_arms=20, dim=10, horizon=horizon, replications=5) for horizon in (10, 20)
     )
     assert (small.seed_pulls, large.seed_pulls) == (50, 100)
-    assert large.core_seconds - small.core_seconds == pytest.approx(50e-6 * (1.8 + 0.0047 * 200))
+    assert large.core_seconds - small.core_seconds == pytest.approx(50e-6 * (0.2 + 8e-4 * 200 + 0.024 * 100))
     assert (small + large).cells == 2
 
 
@@ -294,7 +294,7 @@ def test_the_bootstrap_draws_whole_seeds():
     kept = np.delete(values, 4, axis=0)
     assert (found.seeds, found.unhealthy) == (11, 1)
     assert found.value == pytest.approx(fitted_exponent(t, kept.mean(axis=0)))
-    drawn = np.random.default_rng(0).integers(0, 11, (intervals.RESAMPLES, 11))
+    drawn = np.random.default_rng(0).integers(0, 11, (RESAMPLES, 11))
     slopes = [np.polyfit(np.log(t), np.log(kept[row].mean(axis=0)), 1)[0] for row in drawn]
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(slopes, [0.025, 0.975])))
     assert found.low < found.value < found.high

@@ -63,11 +63,11 @@ def wait_for(out, count):
         time.sleep(0.001)
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(200)
 def test_killed_at_random_moments_and_resumed_is_the_same_as_uninterrupted(server, file, uninterrupted, tmp_path):
     moments = random.Random(4)
     kept = []
-    for number in range(20):
+    for number in range(8):
         out, log = tmp_path / f"run{number}", tmp_path / f"log{number}"
         child = server.start("sweep", file, "--out", out, "--quiet", log=log, pause=0.005)
         wait_for(out, moments.randrange(12))
@@ -80,7 +80,7 @@ def test_killed_at_random_moments_and_resumed_is_the_same_as_uninterrupted(serve
         assert cells(out) == cells(uninterrupted)
         assert manifest(out) == manifest(uninterrupted)
         assert not list(out.glob("cells/.*"))
-    assert len(set(kept) - {12}) >= 5, kept  # the moments were different ones
+    assert len(set(kept) - {12}) >= 3, kept  # the moments were different ones
 
 
 @pytest.mark.timeout(200)

@@ -15,8 +15,9 @@ import jax
 
 from linbet_jax._version import __version__
 from linbet_jax.bench.timing import Measurement
-from linbet_jax.bench.worker import usable_cores
+from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
+from linbet_jax.labels import NAMES, policy_label
 from linbet_jax.results import RunFolderError, read_json
 
 __all__ = ["FORMAT", "comparison", "document", "markdown", "read"]
@@ -123,11 +124,8 @@ def _spread(measured: Mapping[str, Any] | None, suffix: str = "") -> str:
     return text
 
 
-_NAMES = {"tofu": "TOFU", "menu": "MENU", "mom": "MoM", "crt": "CRT", "oful": "OFUL"}
-
-
 def _title(policy: str, *rest: str) -> str:
-    return ", ".join([_NAMES.get(policy, policy), *(part.replace("=", " = ") for part in rest)])
+    return ", ".join([policy_label(policy), *(part.replace("=", " = ") for part in rest)])
 
 
 def _problems(found: Mapping[str, Any], kind: str) -> list[str]:
@@ -138,7 +136,7 @@ def _problems(found: Mapping[str, Any], kind: str) -> list[str]:
 def _comparison_table(found: Mapping[str, Any]) -> str:
     """CPU time per pull beside NumPy's; problems without a NumPy run when another has one are left out."""
     problems = [p for p in dict.fromkeys(_problems(found, "policy")) if f"policy/{p}/cpu" in found]
-    compared = [p for p in problems if f"ratio/{p}" in found] or [p for p in problems if p.split("/")[0] in _NAMES]
+    compared = [p for p in problems if f"ratio/{p}" in found] or [p for p in problems if p.split("/")[0] in NAMES]
     rows, notes = [], []
     for problem in compared:
         numpy = found.get(f"numpy/{problem}/cpu")

@@ -14,7 +14,8 @@ from linbet_jax.bench.baseline import Baseline
 from linbet_jax.bench.floors import floor
 from linbet_jax.bench.problems import Problem
 from linbet_jax.bench.timing import Clock, Measurement, interleave, ratio
-from linbet_jax.bench.worker import Worker, usable_cores
+from linbet_jax.bench.worker import Worker
+from linbet_jax.cores import usable_cores
 from linbet_jax.datasets import DATASETS
 
 __all__ = ["PARTS", "QUICK_PARTS", "Plan", "run"]

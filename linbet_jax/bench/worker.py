@@ -18,14 +18,7 @@ from typing import Any
 
 from linbet_jax.bench.timing import Clock
 
-__all__ = ["Worker", "usable_cores"]
-
-
-def usable_cores() -> list[int]:
-    """The cores that this process may use; only their number is known where the system does not say which."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+__all__ = ["Worker"]
 
 
 class Worker:

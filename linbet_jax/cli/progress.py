@@ -12,15 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as LeftColumn
 
-__all__ = ["Reporter", "SweepReporter", "duration"]
+from linbet_jax.tables import duration
 
-
-def duration(seconds: float) -> str:
-    """A time as people say it, e.g. `40 s`, `3 min`, `2.5 h`, to two digits."""
-    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
+__all__ = ["Reporter", "SweepReporter"]
 
 
 class Reporter:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from linbet_jax.cli.progress import duration
+from linbet_jax.tables import duration
 
 __all__ = ["run"]
 

@@ -16,6 +16,7 @@ from linbet_jax.report.figures import Picture, number
 from linbet_jax.report.files import inline_svg
 from linbet_jax.report.gather import Comparison, Report, Setting, parameter_name
 from linbet_jax.sweep.table import Cell
+from linbet_jax.tables import duration
 
 __all__ = ["page"]
 
@@ -178,13 +179,6 @@ def _span(values: Sequence[int]) -> str:
     return "0" if not values else f"{values[0]:,}" if len(values) == 1 else f"{values[0]:,} to {values[-1]:,}"
 
 
-def _seconds(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def _count(value: float) -> str:
     for unit, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= unit:
@@ -212,8 +206,8 @@ def _overview(report: Report) -> str:
         ("Not computed", f"{sum(cell.state in ('missing', 'started', 'partial') for cell in cells):,}", ""),
         ("Unhealthy seeds", f"{report.unhealthy:,}", f"of {sum(cell.stored for cell in cells):,}"),
         ("Pulls", _count(pulls), ""),
-        ("Computing", _seconds(sum(j.run_seconds for j in journeys)), ""),
-        ("Compiling", _seconds(sum(j.compile_seconds for j in journeys)), ""),
+        ("Computing", duration(sum(j.run_seconds for j in journeys)), ""),
+        ("Compiling", duration(sum(j.compile_seconds for j in journeys)), ""),
     ]
     listed = "".join(
         f"<div><dt>{_e(name)}</dt><dd>{_e(value)}{f' <small>{_e(small)}</small>' if small else ''}</dd></div>"
@@ -435,7 +429,7 @@ def _speed(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
         run = sum(cell.journey.run_seconds for cell in timed)
         pulls = sum(cell.journey.seed_pulls for cell in timed)
         compiling = sum(cell.journey.compile_seconds for cell in timed)
-        texts = [timed[0].label, f"{len(timed):,}", _count(pulls), _seconds(run), _seconds(compiling)]
+        texts = [timed[0].label, f"{len(timed):,}", _count(pulls), duration(run), duration(compiling)]
         body.append(_row([*texts, number(pulls / run)], numbers=5, swatch=_swatch(colors[timed[0].family])))
     head = ["policy", "cells", "pulls", "computing", "compiling", "pulls per second"]
     text = (

@@ -11,15 +11,11 @@ from typing import Any
 from linbet_jax.report.figures import number
 from linbet_jax.report.gather import Report, Setting, Variant, parameter_name, plain_value
 from linbet_jax.sweep.table import Cell
+from linbet_jax.tables import escaped_latex
 
 __all__ = ["HEADINGS", "csv_text", "latex", "markdown", "parameters", "rows"]
 
 HEADINGS = ("set", "policy", "seeds", "mean regret", "interval", "median", "sd")
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "×": r"$\times$", "δ": r"$\delta$", "ε": r"$\varepsilon$",
-    "λ": r"$\lambda$", "–": "--", "—": "---", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
 
 
 def parameters(report: Report) -> tuple[str, ...]:
@@ -96,7 +92,7 @@ def latex(report: Report) -> str:
 
 
 def _tex(text: str) -> str:
-    cleaned = "".join(_LATEX.get(letter, letter) for letter in text.replace("\n", " "))
+    cleaned = escaped_latex(text.replace("\n", " "))
     return f"{{{cleaned}}}" if cleaned.startswith("[") else cleaned
 
 

@@ -16,12 +16,12 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from linbet_jax import provenance
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
-from linbet_jax.reproduce import provenance
 from linbet_jax.reproduce.table1 import data_set_names
 from linbet_jax.results import digest
 from linbet_jax.simulator import Result, simulate_grid

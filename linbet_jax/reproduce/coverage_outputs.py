@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr
 
 from linbet_jax.bandit import LinearBandit
+from linbet_jax.intervals import quantile_interval
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label, save_figure
 from linbet_jax.reproduce.intervals import share
-from linbet_jax.reproduce.tables import aligned_table, csv_text, markdown_table, number, span
 from linbet_jax.results import write_text
+from linbet_jax.tables import aligned_table, csv_text, markdown_table, number, span
 
-__all__ = ["Point", "Report", "Run", "problem_title", "quantile_interval", "terminal_text", "write"]
+__all__ = ["Point", "Report", "Run", "problem_title", "terminal_text", "write"]
 
 PLAY = {False: "adaptive", True: "in advance"}
 
@@ -110,21 +110,6 @@ def problem_title(bandit: LinearBandit) -> str:
     return f"{bandit.name.split()[0]}: {bandit.noise.name}, ε={bandit.epsilon:g}"
 
 
-def quantile_interval(ordered: NDArray[np.float64], probability: float, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a quantile between two order statistics, whatever the law; infinite where the sample is too small.
-
-    Args:
-        ordered: `[n]` values, sorted.
-        probability: of the quantile.
-        level: least coverage of the interval.
-    """
-    n, tail = ordered.size, (1 - level) / 2
-    below = bdtr(np.arange(n), n, probability) if n else np.zeros(0)  # P(at most k values lie below the quantile)
-    low = int(np.searchsorted(below, tail, side="right"))  # the k-th value lies above it with probability P(< k)
-    high = int(np.searchsorted(below, 1 - tail, side="left"))
-    return (float(ordered[low - 1]) if low else -np.inf), (float(ordered[high]) if high < n else np.inf)
-
-
 def write(report: Report, folder: Path) -> tuple[Path, ...]:
     """Writes every output into the folder and returns their paths."""
     figure = chart_figure(_charts(report), title=_title(report), note=_note(report))
@@ -175,8 +160,8 @@ def _needed(point: Point, delta: float) -> str:
     """The factor on the radius, as played, that covers with probability 1 - delta exactly."""
     if not point.seeds:
         return "–"
-    low, high = quantile_interval(point.ratios, 1 - delta)
-    return f"×{number(np.quantile(point.ratios, 1 - delta))} [{number(low)}, {number(high)}]"
+    found = quantile_interval(point.ratios, 1 - delta)
+    return f"×{number(found.value)} [{number(found.low)}, {number(found.high)}]"
 
 
 def _setting(report: Report) -> str:

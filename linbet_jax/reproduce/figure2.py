@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from linbet_jax import provenance
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import DATASETS
-from linbet_jax.reproduce import outputs, provenance
+from linbet_jax.reproduce import outputs
 from linbet_jax.reproduce.cells import GRID, Cell, Settings, cell_key, compute, configuration, plan
 from linbet_jax.reproduce.study import Outcome, Reporter
 from linbet_jax.results import RunFolder

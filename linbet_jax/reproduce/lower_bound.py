@@ -18,14 +18,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from linbet_jax import theory
+from linbet_jax import provenance, theory
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import lower_bound
 from linbet_jax.errors import InputError
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
 from linbet_jax.reproduce import lower_bound_outputs as outputs
-from linbet_jax.reproduce import provenance
 from linbet_jax.reproduce.study import COMPILE_SECONDS, Cost, Outcome, Reporter, Study, seed_pulls_cost
 from linbet_jax.simulator import simulate_grid
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from linbet_jax import theory
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label, save_figure
 from linbet_jax.regret import Summary, summarize
 from linbet_jax.reproduce.intervals import Exponent, bootstrap_exponent
-from linbet_jax.reproduce.tables import aligned_table, csv_text, interval, markdown_table, number, span
 from linbet_jax.results import write_text
+from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number, span
 
 __all__ = ["Report", "Run", "terminal_text", "write"]
 
@@ -131,10 +130,12 @@ def _setting(report: Report) -> str:
 def _verdict(report: Report) -> str:
     if report.problems:
         return "\n".join(report.problems)
-    least = min((_ratio(run)[1] for run in report.runs), default=math.nan)
+    ends = [_ratio(run)[1] for run in report.runs if run.summary.has_band]
+    if not ends:
+        return "No mean has an interval: fewer than two healthy seeds contradict nothing."
     return (
         f"No policy lies below (d/192) T^(1/(1+ε)) beyond sampling error ({len(report.runs)} comparisons, one-sided "
-        f"{LEVEL:.1%} in all). The least lower end of a 95% interval is {least:.2f} times the bound."
+        f"{LEVEL:.1%} in all). The least lower end of a 95% interval is {min(ends):.2f} times the bound."
     )
 
 

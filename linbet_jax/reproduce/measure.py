@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax.bandit import LinearBandit
+from linbet_jax.costs import PASS_MICROSECONDS
 from linbet_jax.datasets import DATASETS
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
@@ -27,7 +28,6 @@ __all__ = ["Task", "first_run", "next_round", "run_all", "state_bytes", "tasks_c
 
 SEED = 0  # of every experiment's key
 WARM = 1024  # pulls of the run that compiles a program; the programs of round-by-round policies serve any horizon
-_PASS_MICROSECONDS = 3e-4  # of a pass over the history, per pull in it and per d^2: for estimates alone
 
 Progress = Callable[[int, int], None]
 
@@ -76,7 +76,7 @@ class Task:
         usual = seed_pulls_cost(self.policy, num_arms=spec.num_arms, dim=spec.dim, horizon=self.horizon, replications=1)
         chosen = dict(self.options)
         passes = self.horizon if chosen.get("method") == "full" else chosen.get("epochs", 0)
-        history = 1e-6 * _PASS_MICROSECONDS * spec.dim**2 * self.horizon * passes
+        history = 1e-6 * PASS_MICROSECONDS * spec.dim**2 * self.horizon * passes
         return self.seeds * len(self.scales) * (usual.core_seconds - COMPILE_SECONDS + history)
 
 

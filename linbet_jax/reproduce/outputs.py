@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from linbet_jax import regret as statistics
 from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure, tuning_figure
 from linbet_jax.regret import Summary
-from linbet_jax.reproduce.tables import csv_text, interval, markdown_table, number
 from linbet_jax.results import write_text
+from linbet_jax.tables import csv_text, interval, markdown_table, number
 from linbet_jax.tuning import TuningCurve
 
 __all__ = ["Report", "Run", "policy_label", "summary_text", "terminal_table", "write"]

@@ -9,9 +9,9 @@ When float32 is safe (`linbet reproduce precision` measures it):
 - for statistics over seeds while a policy explores, as it does at the papers' radii: the differences are those of two
   equally good runs, and average out;
 - not, over long horizons, for statistics of a policy that has settled on an arm (a small radius_scale): its sums of
-  payoffs times features grow with t, float32 rounds every addition to them, and V^-1 magnifies what is lost in the
-  directions that are hardly played any more, so that it plays other arms now and then: TOFU with radius_scale 0.03
-  on S1 pays for that at T = 10^5. Use float64 there;
+  payoffs times features grow with t. The sums themselves lose nothing (they are compensated), but float32 rounds V^-1
+  and its product with them, most of all in the directions that are hardly played any more, so that the policy plays
+  other arms now and then: TOFU with radius_scale 0.03 on S1 pays for that at T = 10^5. Use float64 there;
 - not for arms or curves of one seed under a policy that decides at every pull (TOFU, CRT, OFUL): within a few hundred
   pulls nearly every seed plays other arms than in float64. MENU and MoM, which decide once an epoch, mostly agree at
   T = 10^4 and less at 10^5. Use float64 to replay, to compare with another program, or to pair runs seed by seed.
@@ -30,10 +30,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from linbet_jax import provenance
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import DATASETS, dataset
 from linbet_jax.policies import make_policy
-from linbet_jax.reproduce import precision_outputs, provenance
+from linbet_jax.reproduce import precision_outputs
 from linbet_jax.reproduce.study import Cost, Outcome, Reporter, Study, seed_pulls_cost
 from linbet_jax.simulator import Result, simulate_grid
 

@@ -15,8 +15,8 @@ from scipy.special import stdtr
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label, save_figure
 from linbet_jax.regret import Summary, paired_difference, summarize
 from linbet_jax.reproduce.intervals import Share, share
-from linbet_jax.reproduce.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
 from linbet_jax.results import write_text
+from linbet_jax.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
 
 __all__ = ["Comparison", "advice", "comparisons", "text", "write"]
 

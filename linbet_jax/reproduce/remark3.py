@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from linbet_jax import provenance
 from linbet_jax.datasets import dataset
-from linbet_jax.reproduce import provenance, remark3_outputs
+from linbet_jax.reproduce import remark3_outputs
 from linbet_jax.reproduce.measure import SEED, Task, run_all, state_bytes, tasks_cost
 from linbet_jax.reproduce.remark3_outputs import PRUNED, Measured
 from linbet_jax.reproduce.study import Cost, Outcome, Reporter, Study

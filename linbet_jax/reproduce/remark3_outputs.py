@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, save_figure
 from linbet_jax.regret import Summary, paired_difference, summarize
-from linbet_jax.reproduce.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
 from linbet_jax.results import write_text
+from linbet_jax.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
 
 __all__ = ["PRUNED", "Measured", "Report", "findings", "text", "write"]
 

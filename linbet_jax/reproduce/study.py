@@ -25,22 +25,11 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from linbet_jax.reproduce import provenance
+from linbet_jax import provenance
+from linbet_jax.costs import pull_microseconds
 from linbet_jax.results import RunFolder, digest
 
 __all__ = ["Cost", "Outcome", "Planned", "Reporter", "Study", "seed_pulls_cost"]
-
-# CPU microseconds of a seed-pull: so many, and so many more per arm and dimension (K d). A guide for estimates alone.
-_PULL_MICROSECONDS: Mapping[str, tuple[float, float]] = {
-    "menu": (0.8, 0.0005),
-    "mom": (0.2, 0.0001),
-    "crt": (0.2, 0.0004),
-    "oful": (0.2, 0.0004),
-    "tofu": (1.8, 0.0047),
-    "greedy": (0.2, 0.0004),
-    "uniform": (0.2, 0.0),
-}
-
 
 COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
@@ -115,9 +104,8 @@ def seed_pulls_cost(policy: str, *, num_arms: int, dim: int, horizon: int, repli
         horizon: T, pulls.
         replications: seeds, times settings of the parameters.
     """
-    pull, step = _PULL_MICROSECONDS.get(policy, _PULL_MICROSECONDS["tofu"])
     pulls = horizon * replications
-    return Cost(1, pulls, COMPILE_SECONDS + 1e-6 * pulls * (pull + step * num_arms * dim))
+    return Cost(1, pulls, COMPILE_SECONDS + 1e-6 * pulls * pull_microseconds(policy, num_arms=num_arms, dim=dim))
 
 
 class Planned(Protocol):

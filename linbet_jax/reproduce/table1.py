@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from linbet_jax import provenance
 from linbet_jax.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
-from linbet_jax.reproduce import provenance
 from linbet_jax.results import RunFolder, write_text
 
 __all__ = ["Row", "data_set_names", "rows", "text", "write"]

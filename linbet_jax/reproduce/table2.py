@@ -13,8 +13,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from linbet_jax import provenance
 from linbet_jax.datasets import DATASETS, dataset
-from linbet_jax.reproduce import provenance, table2_outputs
+from linbet_jax.reproduce import table2_outputs
 from linbet_jax.reproduce.measure import SEED, Task, run_all, state_bytes, tasks_cost
 from linbet_jax.reproduce.study import Cost, Outcome, Reporter, Study
 from linbet_jax.reproduce.table2_outputs import VARIANTS, Measured

@@ -16,8 +16,8 @@ from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, save_figure
 from linbet_jax.regret import Summary, fitted_exponent, summarize
 from linbet_jax.reproduce.intervals import Exponent, bootstrap_exponent
 from linbet_jax.reproduce.measure import Task
-from linbet_jax.reproduce.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 from linbet_jax.results import write_text
+from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 
 __all__ = ["VARIANTS", "Measured", "Report", "Variant", "report", "text", "write"]
 

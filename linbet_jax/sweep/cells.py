@@ -14,7 +14,7 @@ from linbet_jax.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_roun
 from linbet_jax.datasets import HORIZONS
 from linbet_jax.errors import InputError
 from linbet_jax.labels import policy_label
-from linbet_jax.reproduce.provenance import constants
+from linbet_jax.provenance import constants
 from linbet_jax.results import digest
 from linbet_jax.simulator import program_key
 from linbet_jax.sweep import plugins, work, worlds

@@ -14,14 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 
 import linbet_jax
-from linbet_jax.reproduce import provenance
+from linbet_jax import provenance
 from linbet_jax.results import RunFolder, differences, digest
 from linbet_jax.sweep.cells import Cell, block_size, entries, plan, swept_names
-from linbet_jax.sweep.estimate import pull_microseconds
+from linbet_jax.sweep.estimate import cell_microseconds
 from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
 from linbet_jax.sweep.store import Rows, Store, merged_facts
+from linbet_jax.tables import number
 
 __all__ = ["Reporter", "Summary", "check", "run"]
 
@@ -301,7 +302,7 @@ class _Run:
 
     def _cost(self, cell: Cell) -> float:
         """Estimated seconds of one core for one seed."""
-        return pull_microseconds(cell.entry) * cell.horizon * 1e-6
+        return cell_microseconds(cell.entry) * cell.horizon * 1e-6
 
     def _part(self, number: int, cells: list[Cell], start: int, stop: int) -> Part:
         spec = {
@@ -405,13 +406,8 @@ def _mean(rows: Rows) -> str:
     final = rows.regret[rows.health == 0, -1]
     if final.size == 0:
         return "of no healthy seed"
-    spread = f" ± {_rounded(np.std(final, ddof=1))} sd" if final.size > 1 else ""
-    return f"{_rounded(np.mean(final))}{spread}"
-
-
-def _rounded(value: Any) -> str:
-    """A number to three digits, and a whole one from a thousand on."""
-    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
+    spread = f" ± {number(np.std(final, ddof=1))} sd" if final.size > 1 else ""
+    return f"{number(np.mean(final))}{spread}"
 
 
 def _seconds(times: Mapping[str, Any]) -> str:

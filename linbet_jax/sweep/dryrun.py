@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from linbet_jax.reproduce import provenance
+from linbet_jax import provenance
 from linbet_jax.sweep.cells import plan
-from linbet_jax.sweep.estimate import BYTES_PER_ROW, COMPILE_SECONDS, pull_microseconds
+from linbet_jax.sweep.estimate import BYTES_PER_ROW, COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor
 from linbet_jax.sweep.model import Sweep
+from linbet_jax.tables import duration
 
 __all__ = ["text"]
 
@@ -21,7 +22,7 @@ def text(sweep: Sweep, executor: Executor) -> str:
     programs = len({cell.program for cell in cells})
     pulls = sweep.seeds * sum(cell.horizon for cell in cells)
     size = sweep.seeds * BYTES_PER_ROW * sum(len(cell.rounds) for cell in cells)
-    running = sweep.seeds * sum(cell.horizon * pull_microseconds(cell.entry) * 1e-6 for cell in cells)
+    running = sweep.seeds * sum(cell.horizon * cell_microseconds(cell.entry) * 1e-6 for cell in cells)
     seconds = (running / executor.lanes + COMPILE_SECONDS * programs) / executor.workers
     width = max(len(cell.title) for cell in cells)
     lines = [f"{cell.title:{width}s}  T={cell.horizon}" for cell in cells]
@@ -31,7 +32,7 @@ def text(sweep: Sweep, executor: Executor) -> str:
         f"compiles     {programs}",
         f"seed-pulls   {pulls:,} ({sweep.seeds} seeds)",
         f"results      {_bytes(size)}",
-        f"time         about {_time(seconds)} on {executor.devices} (a rough estimate)",
+        f"time         about {duration(seconds)} on {executor.devices} (a rough estimate)",
     ]
     return "\n".join(lines)
 
@@ -42,10 +43,3 @@ def _bytes(size: float) -> str:
     while size >= 1000.0 and unit != "TB":
         size, unit = size / 1000.0, next(units)
     return f"about {size:.3g} {unit}"
-
-
-def _time(seconds: float) -> str:
-    for size, unit in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{seconds:.0f} seconds"

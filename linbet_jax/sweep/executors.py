@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import jax
-
+from linbet_jax.checks import check_devices
 from linbet_jax.sweep.work import run_part
 
 __all__ = ["Advance", "Executor", "InProcess", "Outcome", "Part", "Wanted"]
@@ -102,7 +101,7 @@ class InProcess:
 
     def __init__(self, devices: Sequence[Any] | None = None) -> None:
         """Looks at the devices, which starts JAX's backend."""
-        found = list(devices) if devices is not None else _default_devices()
+        found = check_devices(devices)
         self._devices = found if devices is not None else None
         self.platform = "cpu" if found[0].platform == "cpu" else "gpu"
         self.kind: str = found[0].device_kind
@@ -112,17 +111,20 @@ class InProcess:
     def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
         """See :class:`Executor`."""
         line = _Line(parts)
-        finished: queue.Queue[tuple[Part, Outcome] | None] = queue.Queue(_THREADS)  # what waits is held in memory
+        finished: queue.Queue[_Item] = queue.Queue(_THREADS)  # what waits is held in memory
 
-        def hand_over(item: tuple[Part, Outcome] | None) -> None:
+        def hand_over(item: _Item) -> None:
             while not line.closed:
                 with contextlib.suppress(queue.Full):
                     return finished.put(item, timeout=0.1)
 
         def work() -> None:
-            while (part := line.take(wanted)) is not None:
-                hand_over((part, self._one(part, advance)))
-                line.done(part)
+            try:
+                while (part := line.take(wanted)) is not None:
+                    hand_over((part, self._one(part, advance)))
+                    line.done(part)
+            except BaseException as error:  # of a callback (the journal's disk is full): the driver's to raise
+                hand_over(error)
             hand_over(None)
 
         threads = [threading.Thread(target=work, name=f"sweep-{n}") for n in range(_THREADS)]
@@ -134,6 +136,8 @@ class InProcess:
                 item = finished.get()
                 if item is None:
                     left -= 1
+                elif isinstance(item, BaseException):
+                    raise item
                 else:
                     yield item
         finally:
@@ -157,6 +161,7 @@ class InProcess:
 
 
 _THREADS = 2
+_Item = tuple[Part, Outcome] | BaseException | None  # what a thread hands over; None when it has ended
 
 
 class _Line:
@@ -193,9 +198,3 @@ class _Line:
         with self._changed:
             self.closed = True
             self._changed.notify_all()
-
-
-def _default_devices() -> list[Any]:
-    settings: Any = jax.config
-    chosen = settings.jax_default_device
-    return [chosen] if chosen is not None and not isinstance(chosen, str) else jax.local_devices(backend=chosen)

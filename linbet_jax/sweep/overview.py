@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import fcntl
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyarrow import parquet
-
 from linbet_jax.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
+from linbet_jax.sweep.reading import read_notes
 
 __all__ = ["Status", "status"]
 
@@ -97,13 +96,10 @@ def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, i
     """Unhealthy seeds of every finished cell: one whose file says that it holds all the seeds."""
     found = {}
     for entry in entries:
-        path = folder / f"{entry['id']}.parquet"
-        try:
-            meta = json.loads(parquet.read_metadata(path).metadata[b"linbet_jax"])
-            if meta["id"] == entry["id"] and meta["seeds"][1] >= entry["seeds"]:
-                found[entry["id"]] = int(meta["unhealthy"])
-        except Exception:  # not there, or broken, which makes the reader raise nearly anything
-            continue
+        with contextlib.suppress(RunFolderError):  # not there, or broken
+            notes = read_notes(folder / f"{entry['id']}.parquet", entry["id"])
+            if notes["seeds"][1] >= entry["seeds"]:
+                found[entry["id"]] = int(notes["unhealthy"])
     return found
 
 

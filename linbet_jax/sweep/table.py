@@ -231,11 +231,7 @@ class Results:
             if name not in self.columns:
                 raise InputError(f"column {name!r}: the table has {', '.join(self.columns)}")
         schema = pa.schema([(name, self._column_type(name)) for name in wanted])
-        parts = [
-            _rows(cell, cell.run(), schema, last=last)
-            for cell in self.cells
-            if cell.readable or cell.state == "damaged"
-        ]
+        parts = [_rows(cell, cell.run(), schema, last=last) for cell in self._held]
         return pa.Table.from_batches(parts, schema=schema)
 
     def _column_type(self, name: str) -> pa.DataType:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
-import hashlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from linbet_jax import noise
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
-from linbet_jax.reproduce.provenance import constants
+from linbet_jax.provenance import instance_digest
 from linbet_jax.results import digest
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.grid import ARMS, LOWER_BOUND, UNIFORM
@@ -106,20 +105,12 @@ def build(plain: dict[str, Any], horizon: int) -> LinearBandit:
 
 
 def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
-    """Hash of what is played, by content: arms and theta_star to the last bit, law, and every constant told.
-
-    An instance that a function draws (fresh ones, changing sets) is named by what makes it.
-    """
-    total = hashlib.sha256()
-    for array in (bandit.arms, bandit.theta_star):
-        if array is not None:
-            total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, dtype="<f8").tobytes())
-    total.update(repr((bandit.noise, bandit.noise_std, sorted(constants(bandit).items()))).encode())
+    """Hash of what is played, by content; what a function draws (fresh instances, changing sets) by what makes it."""
+    drawn = None
     if bandit.changing or bandit.resampling:
-        recipe = (bandit.num_arms, bandit.dim, bandit.best_mean)
-        total.update(repr((plain["source"], recipe, sorted(plain["values"].get("options", {}).items()))).encode())
-    total.update(str(plain.get("digest")).encode())
-    return total.hexdigest()[:16]
+        options = sorted(plain["values"].get("options", {}).items())
+        drawn = (plain["source"], bandit.num_arms, bandit.dim, bandit.best_mean, options)
+    return instance_digest(bandit, (drawn, plain.get("digest")))
 
 
 # Laws ----------------------------------------------------------------------------------------------------------------

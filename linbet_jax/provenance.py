@@ -16,14 +16,14 @@ import linbet_jax
 from linbet_jax._version import __version__
 from linbet_jax.bandit import LinearBandit
 
-__all__ = ["code_digest", "environment", "instance_digest", "numerics"]
+__all__ = ["code_digest", "constants", "environment", "instance_digest", "numerics"]
 
 # Changing how something is timed, drawn or printed does not change a number; what cells do, does.
 _HOST_SIDE = (
-    "__main__.py", "bench/", "cli/", "errors.py", "intervals.py", "labels.py", "plotting.py", "regret.py", "report/",
-    "reproduce/", "results.py", "runtime.py", "sweep/",
+    "__main__.py", "bench/", "cli/", "cores.py", "costs.py", "errors.py", "intervals.py", "labels.py", "plotting.py",
+    "provenance.py", "regret.py", "report/", "reproduce/", "results.py", "runtime.py", "sweep/", "tables.py",
 )  # fmt: skip
-_NUMBERS = ("reproduce/cells.py", "sweep/work.py")
+_NUMBERS = ("reproduce/cells.py", "sweep/work.py", "sweep/worlds.py")
 
 
 @functools.cache
@@ -38,14 +38,25 @@ def code_digest() -> str:
     return total.hexdigest()[:16]
 
 
-def instance_digest(bandit: LinearBandit) -> str:
-    """Hash of a fixed instance: arms and theta_star to the last bit, law, and every constant a policy is told."""
-    if bandit.arms is None or bandit.theta_star is None:
+def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
+    """Hash of what is played: arms and theta_star to the last bit, law, and every constant a policy is told.
+
+    Args:
+        bandit: what is played.
+        recipe: what else makes it, by its `repr`; needed where a function draws arms or theta_star.
+
+    Raises:
+        ValueError: arms or theta_star are drawn, and there is no recipe.
+    """
+    if recipe is None and (bandit.arms is None or bandit.theta_star is None):
         raise ValueError(f"{bandit.name} has no fixed instance to hash")
     total = hashlib.sha256()
     for array in (bandit.arms, bandit.theta_star):
-        total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, dtype="<f8").tobytes())
+        if array is not None:
+            total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, dtype="<f8").tobytes())
     total.update(repr((bandit.noise, sorted(constants(bandit).items()))).encode())
+    if recipe is not None:
+        total.update(repr(recipe).encode())
     return total.hexdigest()[:16]
 
 

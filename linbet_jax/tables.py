@@ -1,4 +1,4 @@
-"""How numbers and tables are written: Markdown, LaTeX, CSV and a terminal's columns."""
+"""How numbers, times and tables are written: Markdown, LaTeX, CSV and a terminal's columns."""
 
 from __future__ import annotations
 
@@ -6,14 +6,35 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
-from typing import SupportsFloat
+from typing import TYPE_CHECKING, SupportsFloat
 
-from linbet_jax.regret import Summary
+if TYPE_CHECKING:
+    from linbet_jax.regret import Summary
 
-__all__ = ["aligned_table", "csv_text", "interval", "latex_table", "markdown_table", "number", "span"]
+__all__ = [
+    "aligned_table",
+    "csv_text",
+    "duration",
+    "escaped_latex",
+    "interval",
+    "latex_table",
+    "markdown_table",
+    "number",
+    "span",
+]
 
 _LATEX = str.maketrans(
     {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "$": r"\$",
+        "{": r"\{",
+        "}": r"\}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "…": r"\ldots{}",
+        "—": "---",
         "&": r"\&",
         "%": r"\%",
         "#": r"\#",
@@ -24,7 +45,7 @@ _LATEX = str.maketrans(
         "−": "$-$",
         "≥": r"$\ge$",
         "≤": r"$\le$",
-        "ε": r"$\epsilon$",
+        "ε": r"$\varepsilon$",
         "β": r"$\beta$",
         "θ": r"$\theta$",
         "δ": r"$\delta$",
@@ -41,6 +62,14 @@ def number(value: SupportsFloat) -> str:
     if abs(shown) < 1e-6:  # rounding of sums that are thousands and more
         return "0"
     return f"{shown:,.0f}" if abs(shown) >= 100 else f"{shown:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it, e.g. `40 s`, `3 min`, `2.5 h`, to two digits."""
+    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
 def interval(summary: Summary) -> str:
@@ -88,7 +117,12 @@ def latex_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption
 def _latex(text: str) -> str:
     """Escapes what is not between dollars."""
     parts = text.split("$")
-    return "".join(part.translate(_LATEX) if i % 2 == 0 else f"${part}$" for i, part in enumerate(parts))
+    return "".join(escaped_latex(part) if i % 2 == 0 else f"${part}$" for i, part in enumerate(parts))
+
+
+def escaped_latex(text: str) -> str:
+    """Plain text for LaTeX."""
+    return text.translate(_LATEX)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
