@@ -102,20 +102,20 @@ def replicate(
     dtype = jnp.dtype(plan.dtype)
     arms, theta_star, params, decision_set = _played(plan, seed_key, params, world)
     num_epochs = horizon // pulls
-    draw = _variates(law, noise_key, dtype)
+    draw = variates(law, noise_key, dtype)
     zero_int = jnp.zeros((), jnp.int32)
 
     def epoch(
-        j: jax.Array, carry: _Carry, player: _Player, update: Any, variates: jax.Array, first_epoch: jax.Array
+        j: jax.Array, carry: _Carry, player: _Player, update: Any, drawn: jax.Array, first_epoch: jax.Array
     ) -> _Carry:
-        """Epoch j of a stretch: choose, pull, update. variates [E, r]."""
+        """Epoch j of a stretch: choose, pull, update. drawn [E, r]: standard variates."""
         number = first_epoch + j  # epochs before this one
         pull = number * pulls + 1  # its first pull, counted from 1
         current, values, gap = decision_set(pull)
         choice = jnp.asarray(player.select(jax.random.fold_in(choice_key, pull), carry.state, current, params))
         bad_index = (choice < 0) | (choice >= current.shape[0])
         index = jnp.where(bad_index, 0, choice).astype(jnp.int32)
-        payoffs = law.payoff(variates[j], values[index]).astype(dtype)
+        payoffs = law.payoff(drawn[j], values[index]).astype(dtype)
 
         def updated(state: Any) -> Any:
             return update(state, current, index, payoffs, params)
@@ -164,12 +164,12 @@ def replicate(
     def stretch(i: jax.Array, carry: dict[str, Any], player: _Player) -> dict[str, Any]:
         before = i * width
         pull_numbers = before + 1 + jnp.arange(width, dtype=jnp.int32)
-        variates = draw(pull_numbers).reshape(length, pulls)
+        drawn = draw(pull_numbers).reshape(length, pulls)
         nothing = jnp.zeros((length, pulls), dtype)
         traced = (jnp.zeros(length, jnp.int32), nothing) if plan.trace_pulls else None
         sums = carry["regret_sum"], carry["payoff_sum"]
         inner = _Carry(carry["state"], carry["health"], *sums, nothing, nothing, traced, carry.get("coverage"))
-        run = functools.partial(epoch, player=player, variates=variates, first_epoch=i * length)
+        run = functools.partial(epoch, player=player, drawn=drawn, first_epoch=i * length)
         turns = len(player.updates)
 
         def turn(number: jax.Array, inner: _Carry) -> _Carry:
@@ -257,8 +257,8 @@ def replicate(
     return out
 
 
-def _variates(law: Any, key: jax.Array, dtype: Any) -> Callable[[jax.Array], jax.Array]:
-    """Pulls [n] -> standard variates [n], each a function of (key, pull) alone."""
+def variates(law: Any, key: jax.Array, dtype: Any) -> Callable[[jax.Array], jax.Array]:
+    """Pulls [n] -> standard variates [n], each a function of (key, pull) alone; the key is the seed's for noise."""
     if hasattr(law, "stream"):
         return law.stream(key, dtype)
     return jax.vmap(lambda pull: law.standard(jax.random.fold_in(key, pull), dtype))

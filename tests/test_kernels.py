@@ -68,6 +68,23 @@ def test_sweeps_factors_and_their_updates(dim):
     np.testing.assert_allclose(lower, np.linalg.inv(np.linalg.cholesky(grown)), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.parametrize("tail", ["light", "heavy"])
+def test_a_compensated_sum_keeps_its_last_digit(tail):
+    rng = np.random.default_rng(3)
+    terms = (1 + rng.standard_normal(200_000) if tail == "light" else rng.pareto(1.2, 200_000)).astype(np.float32)
+
+    def add(sums, term):
+        plain, total, lost = sums
+        return (plain + term, *gram_kernels.compensated(total, lost, term)), None
+
+    zero = jnp.zeros((), jnp.float32)
+    (plain, total, _), _ = jax.lax.scan(add, (zero, zero, zero), jnp.asarray(terms))
+    exact = float(np.sum(terms, dtype=np.float64))
+    digit = float(np.spacing(np.float32(exact)))
+    assert abs(float(total) - exact) <= digit
+    assert abs(float(plain) - exact) > 20 * digit
+
+
 def test_ridge_estimates_solve_the_normal_equations():
     rng = np.random.default_rng(0)
     gram, moments = random_gram(rng, 10), rng.standard_t(2, size=(10, 33))

@@ -239,9 +239,8 @@ def test_rank_one_updates_do_not_drift_in_a_million_pulls(name):
 # Updates in turn
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 129, 400, 509, 1018])
-def test_updates_in_turn_play_what_single_ones_play(horizon):
-    # Odd and even, one stretch and several, whole stretches and a remainder of one pull or more; past the opening.
+def test_updates_in_turn_play_what_single_ones_play():
+    horizon = 1021  # a prime: whole stretches, the opening's end, and a remainder that ends on a deferred update
     bandit = bandit_of(8, 4, lb.noise.Pareto(2.0), epsilon=0.5)
     policy, params = lb.make_policy("tofu", bandit, horizon=horizon, radius_scale=0.05)
     opening = policy.opening
@@ -278,7 +277,7 @@ def test_updates_are_used_in_turn_from_the_first_one_on():
         fixed=played,
     )
     bandit = bandit_of(2, 2)
-    for horizon in (1, 2, 7, 254, 509):
+    for horizon in (1, 7, 400, 509):
         result = lb.simulate(
             policy, {}, bandit, horizon=horizon, num_seeds=2, key=KEY, trace=True, dtype="float64", num_records=3
         )
