@@ -266,7 +266,7 @@ def test_a_radius_of_zero_is_greedy_from_the_lowest_arm(case_name: str) -> None:
 
 def test_a_full_buffer_is_run_again() -> None:
     case = CASES["tofu"]
-    result = run(dataclasses.replace(case, options={"capacity": 6}), make_bandit("S3"), 0.1)
+    result = run(dataclasses.replace(case, options={"capacity": 2}), make_bandit("S3"), 0.1)
     assert result.reruns >= 1
     arms, _ = raw_arrays("S3")
     for seed in range(SEEDS):

@@ -170,13 +170,13 @@ def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     sort, which on CPU compares one pair at a time.
     """
     word, size = (jnp.uint64, 64) if values.dtype == jnp.float64 else (jnp.uint32, 32)
-    bits = jax.lax.bitcast_convert_type(jnp.where(jnp.isnan(values), jnp.nan, values) + 0.0, word)  # one NaN, one zero
+    bits = jax.lax.bitcast_convert_type(jnp.where(values == 0, 0, values), word)  # one zero
     top = jnp.ones((), word) << (size - 1)
-    bits = jnp.where(bits >= top, ~bits, bits | top)
+    bits = jnp.where(jnp.isnan(values), ~jnp.zeros((), word), jnp.where(bits >= top, ~bits, bits | top))
     rank = (count + 1) // 2
 
     def settle(i: jax.Array, found: jax.Array) -> jax.Array:
-        trial = found | (top >> i.astype(word))
+        trial = found | (top >> jnp.asarray(i, word))
         return jnp.where(jnp.sum((bits < trial).astype(jnp.int32)) < rank, trial, found)
 
     found = jax.lax.fori_loop(np.int32(0), np.int32(size), settle, jnp.zeros((), word))
