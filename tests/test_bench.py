@@ -160,7 +160,7 @@ def test_a_measurement_quotes_its_median():
 
 def test_the_floor_counts_the_state():
     found = floors.floor(Problem.of("crt", "S3", 1_000))
-    # V^-1 [10, 10], widths and values [20] each, moments [10] and what they lost, log det: float64; counts [20], t: int32.
+    # V^-1 [10, 10], widths and values [20] each, moments [10] and what they lost, log det; int32: counts [20], t.
     assert found.state_bytes == 8 * (100 + 20 + 20 + 2 * 10 + 1) + 4 * 21
     assert found.seconds > 0
 
