@@ -239,8 +239,9 @@ def test_rank_one_updates_do_not_drift_in_a_million_pulls(name):
 # Updates in turn
 
 
-def test_updates_in_turn_play_what_single_ones_play():
-    horizon = 1021  # a prime: whole stretches, the opening's end, and a remainder that ends on a deferred update
+@pytest.mark.parametrize("horizon", [1021, 1024])
+def test_updates_in_turn_play_what_single_ones_play(horizon):
+    # A prime: whole stretches, the opening's end, and a remainder that ends on a deferred update; and stretches alone.
     bandit = bandit_of(8, 4, lb.noise.Pareto(2.0), epsilon=0.5)
     policy, params = lb.make_policy("tofu", bandit, horizon=horizon, radius_scale=0.05)
     opening = policy.opening
