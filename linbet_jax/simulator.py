@@ -150,7 +150,7 @@ def _run_blocks(
 
 _PROGRAMS: dict[Any, Any] = {}
 _PROGRAMS_LOCK = threading.Lock()
-_MAX_PROGRAMS = 256
+_MAX_PROGRAMS = 64  # on CPU each takes some 450 memory mappings, of which Linux grants a process 65 530
 
 
 def lower(launch: _Launch, arguments: Any) -> Any:

@@ -294,7 +294,7 @@ def wait_for(condition, process):
 @pytest.fixture(scope="module")
 def slow(folder):
     # Seeds that fill their blocks, so that every cell is a part of its own.
-    path = write(folder, "slow", "pause = 0.5\nnumber = [1, 2, 3, 4, 5, 6, 7, 8]")
+    path = write(folder, "slow", "pause = 1.5\nnumber = [1, 2, 3, 4, 5, 6, 7, 8]")
     path.write_text(path.read_text().replace("seeds = 80", "seeds = 16\nblock_size = 1"))
     return path
 

@@ -239,5 +239,8 @@ def readme_blocks():
 def test_the_readme_s_code_runs(tmp_path):
     blocks = readme_blocks()
     assert blocks
-    # In order and in one process, as a reader would paste them into a session.
-    fresh("\n".join(blocks), tmp_path, MPLBACKEND="Agg")
+    # In order and in one process, as a reader would paste them into a session; the folder `demo` is made by a command.
+    demo = ROOT / "scripts" / "sweeps" / "demo.toml"
+    overrides = ["seeds=3", "horizon=60", "dtype='float32'"]
+    made = f"import linbet_jax as lb\nlb.sweep.run(lb.sweep.read({str(demo)!r}, {overrides}), 'demo')"
+    fresh("\n".join([made, *blocks]), tmp_path, MPLBACKEND="Agg")
