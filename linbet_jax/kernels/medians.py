@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from linbet_jax.kernels.gram import cholesky, dot
 
 _SAMPLE = 16  # estimates among which the origin of the coordinates is found
 _STEPS = 3  # of the search for the middle of the bulk
+_FEW = 4  # estimates left over that are cheaper to decide one by one
 _ROWS = 8  # rows of distances that share one pass over the coordinates
 _UNROLLED = 32  # largest dimension whose inner products are written out
 
@@ -72,6 +74,15 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
     return jax.lax.platform_dependent(estimates, gram, cpu=_center_in_turn, default=_center_at_once)
 
 
+class _Search(NamedTuple):
+    """The best estimate so far and its median, those that may be better [k], and how many are near each [k]."""
+
+    best: jax.Array
+    bound: jax.Array
+    left: jax.Array
+    counts: jax.Array
+
+
 def _center_at_once(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
     return _center(estimates, gram, _near_at_once)
 
@@ -99,24 +110,32 @@ def _center(
     first = _nearest_to_middle(points, squared_norms, origin)
     from_first = squared_distances(first)
     bound = _median_distance(from_first, first)
-    scaled = (points / bound).astype(jnp.float32)
+
+    def others_within(bound: jax.Array) -> jax.Array:
+        return near((points / bound).astype(jnp.float32), 1 + slack)
+
     # Row j can have r_j <= bound only if the lower middle value is: (k - 1 + 1) // 2 others at most that far.
-    surviving = (near(scaled, 1 + slack) >= num // 2) & (rows != first)
+    counts = others_within(bound)
+    surviving = (counts >= num // 2) & (rows != first)
     # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
     same = jnp.where(from_first == 0, rows, num)
     surviving = surviving & (bound > 0)
     best = jnp.where(bound == 0, jnp.min(same), first)
 
-    def step(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        best, bound, left = carry
-        row = jnp.argmax(left)
+    def step(carry: _Search) -> _Search:
+        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1))  # the one with the most others near it
         median = _median_distance(squared_distances(row), row)
-        better = median < bound * (1 - slack)
-        tie = ~better & (median <= bound * (1 + slack)) & (row < best)
-        return jnp.where(better | tie, row, best), jnp.where(better, median, bound), left & (rows != row)
+        better = median < carry.bound * (1 - slack)
+        tie = ~better & (median <= carry.bound * (1 + slack)) & (row < carry.best)
+        bound = jnp.where(better, median, carry.bound)
+        left = carry.left & (rows != row)
+        # A better bound rejects more: another pass repays itself where many are left.
+        again = better & (bound > 0) & (jnp.sum(left) > _FEW)
+        counts = jax.lax.cond(again, lambda: others_within(bound), lambda: carry.counts)
+        return _Search(jnp.where(better | tie, row, carry.best), bound, left & (counts >= num // 2), counts)
 
-    best, bound, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), step, (best, bound, surviving))
-    return best.astype(jnp.int32), bound
+    found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, _Search(best, bound, surviving, counts))
+    return found.best.astype(jnp.int32), found.bound
 
 
 def _whitened(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
