@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import platform
 import resource
 import sys
@@ -187,14 +186,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=270.0, help="stop taking samples after this long (270)")
     parser.add_argument("--smoke", action="store_true", help="a few tiny runs, on the CPU where there is no GPU")
     options = parser.parse_args(argv)
+    import linbet_jax as lb
+
     begun = time.perf_counter()
     options.policies = ["crt"] if options.smoke else list(POLICIES)
     options.seeds = (4, 8) if options.smoke else SEEDS
     options.horizons = {"S1": 400, "S3": 100} if options.smoke else HORIZON
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(RuntimeError):  # JAX was already at work: its devices are what there is
-        jax.config.update("jax_num_cpu_devices", cores)
+        lb.use_all_cores()
     gpu, cpu = devices_of("gpu")[:1], devices_of("cpu")
     if not gpu:
         if not options.smoke:

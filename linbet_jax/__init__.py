@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
+    from linbet_jax.runtime import use_all_cores
     from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
     from linbet_jax.sweep.table import load
     from linbet_jax.tuning import Tuning, TuningCurve, tune
@@ -40,6 +41,7 @@ _NAMES = {
     "simulate": "linbet_jax.simulator",
     "simulate_grid": "linbet_jax.simulator",
     "tune": "linbet_jax.tuning",
+    "use_all_cores": "linbet_jax.runtime",
 }
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "sweep",
     "theory",
     "tune",
+    "use_all_cores",
 ]
 
 

@@ -80,8 +80,10 @@ def _serve(cores: list[int]) -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_num_cpu_devices", len(cores))
+    from linbet_jax import runtime
     from linbet_jax.bench.problems import Problem
+
+    runtime.use_all_cores(len(cores))
 
     for line in sys.stdin:
         policy, data_set, horizon, seeds = json.loads(line)

@@ -9,16 +9,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.xla_metadata import set_xla_metadata
 
-from linbet_jax.kernels.gram import cholesky, dot
+from linbet_jax.kernels.gram import UNROLLED, cholesky, dot
 
 _SAMPLE = 16  # estimates among which the origin of the coordinates is found
 _STEPS = 3  # of the search for the middle of the bulk
 _FEW = 4  # estimates left over that are cheaper to decide one by one
 _ROWS = 8  # rows of distances that share one pass over the coordinates
-_ONE_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}  # on a call none of whose arguments is unused
-_UNROLLED = 32  # largest dimension whose inner products are written out
 
 
 @functools.partial(jax.jit, static_argnames=("num_blocks",))
@@ -90,10 +87,7 @@ def _center_at_once(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, j
 
 
 def _center_by_rows(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As one kernel. XLA's CPU compiler makes every small operation of a loop a task of its own otherwise, and where
-    it has several threads handing out a task costs more than doing it: 5 times the whole search on two cores."""
-    in_one = jax.jit(functools.partial(_center, near=_near_by_rows))(estimates, gram)
-    return jax.tree.map(lambda out: set_xla_metadata(out, **_ONE_KERNEL), in_one)
+    return _center(estimates, gram, _near_by_rows)
 
 
 _center_in_turn = jax.custom_batching.sequential_vmap(_center_by_rows)
@@ -227,7 +221,7 @@ def _near_at_once(points: jax.Array, cut: float) -> jax.Array:
 def _near_by_rows(points: jax.Array, cut: float) -> jax.Array:
     """The same a few rows at a time, without a k x k matrix in memory."""
     dim, num = points.shape
-    if dim > _UNROLLED:
+    if dim > UNROLLED:
         return _near_at_once(points, cut)
     norms = _with_margin(points)
     spare = -num % _ROWS

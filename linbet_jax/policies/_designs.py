@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.kernels.gram import compensated, dot, rank_one_inverse, sweep_inverse
+from linbet_jax.kernels.gram import combined, compensated, dot, rank_one_inverse, sweep_inverse
 from linbet_jax.kernels.selection import squared_widths
 
 
@@ -83,13 +83,14 @@ def arm_design_add(design: ArmDesign, arms: jax.Array, index: jax.Array) -> tupl
     Returns:
         The new design, and A V_new^-1 x [K] of the new V: what a unit of payoff adds to every arm's value.
     """
-    image = dot(design.inverse, arms[index])  # V^-1 x
-    images = dot(arms, image)  # A V^-1 x
+    columns = jax.lax.optimization_barrier(arms.T)  # laid out anew once, not read with strides at every pull
+    image = combined(design.inverse, arms[index])  # V^-1 x
+    images = combined(columns, image)  # A V^-1 x
     grown = 1 + images[index]
     gains = images / grown
     return (
         ArmDesign(
-            counts=design.counts.at[index].add(1),
+            counts=design.counts + (jnp.arange(arms.shape[0]) == index),  # a scatter is never part of a larger kernel
             inverse=design.inverse - image[:, None] * (image / grown),
             squared_widths=design.squared_widths - gains * images,
             log_det=design.log_det + jnp.log(grown),
