@@ -113,15 +113,19 @@ def use_all_cores(cores: int | None = None) -> None:
         ValueError: ``cores`` is no whole number, or below 1.
         RuntimeError: JAX has computed something in this process before.
     """
-    if cores is not None and (isinstance(cores, bool) or not isinstance(cores, int) or cores < 1):
-        raise ValueError(f"cores={cores!r}: must be a whole number, at least 1")
-    wanted = len(usable_cores()) if cores is None else cores
+    wanted = len(usable_cores()) if cores is None else _count(cores)
     if not _devices_chosen():
         try:
             jax.config.update("jax_num_cpu_devices", wanted)
         except RuntimeError as error:
             raise RuntimeError("use_all_cores() must come before JAX's first computation in this process") from error
     _compile_loops_whole()
+
+
+def _count(cores: Any) -> int:
+    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
+        raise ValueError(f"cores={cores!r}: must be a whole number, at least 1")
+    return cores
 
 
 _LOOP_OPTION = "xla_cpu_small_while_loop_byte_threshold"  # XLA's CPU compiler makes loops below it one kernel

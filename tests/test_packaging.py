@@ -132,7 +132,7 @@ LAYERS = {
     "report": {"_version", "errors", "labels", "theory", "regret", "results", "tables", "plotting", "sweep"},
     "bench": {
         "_version", "cores", "errors", "labels", "kernels", "policy", "policies", "noise", "bandit", "datasets",
-        "replication", "simulator", "regret", "results", "plotting",
+        "replication", "simulator", "regret", "results", "plotting", "runtime",
     },
     "cli": {
         "_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep",

@@ -28,10 +28,28 @@ def combined(rows: jax.Array, weights: jax.Array) -> jax.Array:
     """
     if rows.shape[0] > UNROLLED:
         return dot(weights, rows)
+    return jax.lax.platform_dependent(rows, weights, cpu=_combined_in_two, default=_combined)
+
+
+def _combined(rows: jax.Array, weights: jax.Array) -> jax.Array:
     total = rows[0] * weights[0]
     for i in range(1, rows.shape[0]):
         total = total + rows[i] * weights[i]
     return total
+
+
+def _combined_in_two(rows: jax.Array, weights: jax.Array) -> jax.Array:
+    """In two turns of a loop: XLA would work out a sum without one anew at every place where it is used."""
+    half = rows.shape[0] // 2
+    total = rows[-1] * weights[-1] if rows.shape[0] % 2 else jnp.zeros_like(rows[0])
+    if half == 0:
+        return total
+
+    def add(turn: jax.Array, total: jax.Array) -> jax.Array:
+        some = jax.lax.dynamic_slice_in_dim(rows, turn * half, half)
+        return total + _combined(some, jax.lax.dynamic_slice_in_dim(weights, turn * half, half))
+
+    return jax.lax.fori_loop(0, 2, add, total)
 
 
 def compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -84,15 +84,16 @@ def arm_design_add(design: ArmDesign, arms: jax.Array, index: jax.Array) -> tupl
         The new design, and A V_new^-1 x [K] of the new V: what a unit of payoff adds to every arm's value.
     """
     columns = jax.lax.optimization_barrier(arms.T)  # laid out anew once, not read with strides at every pull
-    image = combined(design.inverse, arms[index])  # V^-1 x
-    images = combined(columns, image)  # A V^-1 x
-    grown = 1 + images[index]
-    gains = images / grown
+    feature = arms[index]
+    image = combined(design.inverse, feature)  # V^-1 x
+    grown = 1 + jnp.sum(feature * image)
+    scaled = image / grown
+    gains = combined(columns, scaled)
     return (
         ArmDesign(
             counts=design.counts + (jnp.arange(arms.shape[0]) == index),  # a scatter is never part of a larger kernel
-            inverse=design.inverse - image[:, None] * (image / grown),
-            squared_widths=design.squared_widths - gains * images,
+            inverse=design.inverse - image[:, None] * scaled,
+            squared_widths=design.squared_widths - gains * gains * grown,
             log_det=design.log_det + jnp.log(grown),
         ),
         gains,
