@@ -437,9 +437,11 @@ def test_menu_estimates_once_an_epoch():  # P16
         ("greedy", {}, False),
     ],
 )
-def test_no_lapack_in_a_step(name, options, allowed):
-    text = jaxpr_of(name, bandit_of(), 340, **options).lower().as_text()
+def test_no_lapack_in_a_step_and_no_sort(name, options, allowed):
+    horizon = 600 if name == "tofu" else 340  # TOFU's first 512 pulls have a state of their own
+    text = jaxpr_of(name, bandit_of(), horizon, **options).lower().as_text()
     assert ("lapack_" in text) == allowed
+    assert "stablehlo.sort" not in text  # with one a program cannot be kept in the compile cache
 
 
 # Health

@@ -201,14 +201,14 @@ def doubtful_estimate(state: DoubtfulState, sums: jax.Array, gram_inverse: jax.A
 
 def doubtful_resize(state: DoubtfulState, capacity: int) -> DoubtfulState:
     """The same state with another number of slots; ``overflow`` is set if more are taken than fit."""
-    order = jnp.argsort(~state.live, stable=True)  # the taken slots first
-    spare = max(0, capacity - state.live.shape[0])
-    order = order[:capacity]
+    # No sort: a compiled program with one cannot be kept in JAX's compile cache on CPU.
+    here = state.live & (jnp.cumsum(state.live) == jnp.arange(1, capacity + 1)[:, None])  # [new, old], in order
+    live, source = jnp.any(here, axis=1), jnp.argmax(here, axis=1)
     return DoubtfulState(
         moments=state.moments,
-        features=jnp.pad(state.features[order], ((0, spare), (0, 0))),
-        payoffs=jnp.pad(state.payoffs[order], (0, spare)),
-        live=jnp.pad(state.live[order], (0, spare)),
+        features=jnp.where(live[:, None], state.features[source], 0),
+        payoffs=jnp.where(live, state.payoffs[source], 0),
+        live=live,
         overflow=state.overflow | (jnp.sum(state.live) > capacity),
         lost=state.lost,
     )
