@@ -135,7 +135,7 @@ def test_a_worker_with_other_numbers_computes_nothing(local, folder):
 @pytest.mark.timeout(120)
 def test_a_driver_without_64_bits_is_refused(local, monkeypatch):
     monkeypatch.setattr(worker, "x64_enabled", lambda: False)
-    with pytest.raises(InputError, match="would give other numbers: x64 is True there, False here"):
+    with pytest.raises(InputError, match="would give other numbers: jax_enable_x64 is True there, False here"):
         local._ready()
 
 

@@ -431,7 +431,7 @@ def test_status_needs_no_jax_and_a_sweep_neither_plots_nor_pandas(file, tmp_path
 
 
 def test_status_of_what_is_no_sweep(tmp_path):
-    with pytest.raises(RunFolderError, match="cannot be read"):
+    with pytest.raises(RunFolderError, match=r"holds no sweep: it has no manifest\.json"):
         status(tmp_path)
     (tmp_path / "manifest.json").write_text('{"config": {"experiment": "figure2"}}', encoding="utf-8")
     with pytest.raises(RunFolderError, match="holds no sweep"):
@@ -462,6 +462,15 @@ def test_time_left_follows_the_pace_of_each_policy(file, tmp_path):
     assert set(ids.values()) == {"oful", "greedy"}
     assert status(out).to_do == 2
     assert status(out).seconds_left == pytest.approx(10.0)  # two cells of 10 s each, two at a time
+    # What is left to compile counts: the programs of the cells that are done took 6 s each.
+    lines = [{**line, "compile_seconds": 6.0} if "compile_seconds" in line else line for line in lines]
+    (out / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    cells = {cell["id"]: (cell["policy"], cell["set"], str(cell["options"])) for cell in manifest(out)["cells"]}
+    compiled = {cells[cell] for cell in done}
+    new = {program for cell, program in cells.items() if cell not in done} - compiled
+    waiting = len(new) * 12.0 / len(compiled)
+    assert waiting > 0
+    assert status(out).seconds_left == pytest.approx(10.0 + waiting / 2)
 
 
 # Large cells
@@ -854,7 +863,7 @@ def test_plain_lines_when_piped(file, tmp_path, stand_in, capsys):  # W4
     lines = err.splitlines()
     assert lines[0].startswith("device: cpu, ")
     assert [line[:6] for line in lines[1:5]] == ["[1/4] ", "[2/4] ", "[3/4] ", "[4/4] "]
-    assert re.match(r"4,800 seed-pulls in .* seed-pulls/s; .* spent compiling\)$", lines[5])
+    assert re.match(r"4,800 seed-pulls in .* seed-pulls/s; .* of compiling, partly side by side\)$", lines[5])
     assert out == f"4 of 4 cells of 20 seeds are in {tmp_path / 'run'}\n"
     assert "\x1b" not in out + err
 

@@ -121,12 +121,11 @@ class SweepReporter(Reporter):
         self._show()
 
     def _left(self) -> float | None:
-        """Seconds left at the pace so far, compiling left out; None at the end and where nothing is known yet."""
+        """Seconds left at the pace so far; None at the end and where nothing is known yet."""
         rest = self._estimated - self._spent
         if self._done >= self._total or self._spent <= 0:
             return None
-        elapsed = time.monotonic() - self._begun
-        return max(0.0, rest) * max(elapsed - self._compiling, 0.1 * elapsed) / self._spent
+        return max(0.0, rest) * (time.monotonic() - self._begun) / self._spent
 
     def _rate(self) -> str:
         elapsed = max(time.monotonic() - self._begun, 1e-3)
@@ -147,5 +146,5 @@ class SweepReporter(Reporter):
         """Seed-pulls, their pace and the compile time of the whole run, for a last line; empty when nothing ran."""
         if not self._pulls:
             return ""
-        elapsed = duration(time.monotonic() - self._begun)
-        return f"{self._pulls:,} seed-pulls in {elapsed} ({self._rate()}; {duration(self._compiling)} spent compiling)"
+        elapsed, compiling = duration(time.monotonic() - self._begun), duration(self._compiling)
+        return f"{self._pulls:,} seed-pulls in {elapsed} ({self._rate()}; {compiling} of compiling, partly side by side)"

@@ -83,7 +83,9 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
             for one cell.
     """
     if sweep.dtype == "float64" and not x64_enabled():
-        raise InputError("dtype float64: needs jax.config.update('jax_enable_x64', True) first")
+        raise InputError(
+            "dtype = 'float64': needs jax.config.update('jax_enable_x64', True) first (the command line does so itself)"
+        )
     block = block_size(sweep, platform)
     swept = _swept(sweep.cells)
     programs: dict[Hashable, int] = {}

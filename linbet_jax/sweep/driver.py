@@ -17,7 +17,7 @@ import linbet_jax
 from linbet_jax import provenance
 from linbet_jax.results import RunFolder, differences, digest
 from linbet_jax.sweep.cells import Cell, block_size, entries, plan, swept_names
-from linbet_jax.sweep.estimate import cell_microseconds
+from linbet_jax.sweep.estimate import COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
@@ -216,6 +216,7 @@ class _Run:
         self._computed = 0
         self._lock = threading.Lock()
         self._advanced: dict[int, int] = {}
+        self._charges: dict[int, float] = {}  # estimated seconds of one core of every part, compiling among them
 
     def finish(self) -> Summary:
         """Computes what is missing."""
@@ -228,7 +229,12 @@ class _Run:
         parts = self._parts()
         if parts:
             self._journal.write("begun", cells=len(self._states), seed_pulls=sum(part.pulls for part in parts))
-        with self._reporter.cells(len(self._states), self._done, sum(part.cost for part in parts)):
+        first = {part.program: part.number for part in reversed(parts)}  # the part that compiles it
+        self._charges = {
+            part.number: part.cost + COMPILE_SECONDS * self._executor.lanes * (first[part.program] == part.number)
+            for part in parts
+        }
+        with self._reporter.cells(len(self._states), self._done, sum(self._charges.values())):
             running = self._executor.run(parts, wanted=self._wanted, advance=self._advance)
             with contextlib.closing(running) as outcomes:  # type: ignore[type-var]
                 for part, outcome in outcomes:
@@ -340,7 +346,7 @@ class _Run:
                 )
             self._advanced[part.number] += pulls
         if pulls:
-            self._reporter.pulls(pulls, part.cost * pulls / part.pulls)
+            self._reporter.pulls(pulls, self._charges[part.number] * pulls / part.pulls)
 
     def _keep(self, part: Part, outcome: Outcome) -> None:
         """Stores what a part gave, and reports every cell that is finished with it."""

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import fcntl
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,8 @@ def status(folder: Path | str) -> Status:
         RunFolderError: there is no sweep in it.
     """
     place = Path(folder)
+    if not (place / MANIFEST).exists():
+        raise RunFolderError(f"{place} holds no sweep: it has no {MANIFEST}")
     manifest = read_json(place / MANIFEST)
     config = manifest.get("config") if isinstance(manifest, dict) else None
     if not isinstance(config, dict) or config.get("kind") != "sweep":
@@ -120,6 +123,10 @@ def _locked(path: Path) -> bool:
     return False
 
 
+def _program(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["policy"], entry["set"], entry["horizon"], json.dumps(entry["options"], sort_keys=True)
+
+
 def _seconds_left(
     entries: Sequence[Mapping[str, Any]],
     waiting: Sequence[Mapping[str, Any]],
@@ -128,7 +135,8 @@ def _seconds_left(
 ) -> float | None:
     """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side.
 
-    Compiling is left out: it is over soon, and would make every long sweep look longer.
+    Cells of one policy, set, horizon and options are taken to share a compiled program; what no cell has compiled yet
+    is taken to cost what the others did.
     """
     policy = {entry["id"]: entry["policy"] for entry in entries}
     pulls: dict[Any, float] = {}
@@ -146,7 +154,9 @@ def _seconds_left(
         return None if waiting else 0.0
     ends = [datetime.datetime.fromisoformat(event["time"]) for event in (recent[0], recent[-1])]
     side_by_side = spent / max((ends[1] - ends[0]).total_seconds(), 1e-3)
-    total = 0.0
+    compiled = {_program(entry) for entry in entries if entry["id"] in done}
+    compiling = sum(event.get("compile_seconds", 0.0) for event in events if event["event"] in ("part", "done"))
+    total = len({_program(entry) for entry in waiting} - compiled) * compiling / len(compiled)
     for entry in waiting:
         name = entry["policy"] if pulls.get(entry["policy"]) else None
         missing = max(0.0, entry["seeds"] * entry["horizon"] - done.get(entry["id"], 0.0))

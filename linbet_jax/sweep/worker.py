@@ -39,7 +39,7 @@ class Setup(NamedTuple):
 def numbers(kind: str) -> dict[str, Any]:
     """What must be equal in every process whose results are put together."""
     found = {name: value for name, value in provenance.numerics("", kind).items() if name != "dtype"}
-    return {**found, "x64": x64_enabled()}
+    return {**found, "jax_enable_x64": x64_enabled()}
 
 
 def where() -> dict[str, Any]:
