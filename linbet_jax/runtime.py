@@ -103,8 +103,8 @@ def use_all_cores(cores: int | None = None) -> None:
     the smallest loops only): otherwise each operation of a pull is a task of its own, and where there are several
     threads handing out a task costs more than doing it. MENU takes a fifth of the time, OFUL and CRT on S3 half of it.
     The arms are the same in float64; in float32 a run may part where two indices are nearly equal, since one device
-    and several run different programs. A loop that is one kernel runs on one thread: a script whose own loops hold large
-    matrix products on the CPU may prefer to do without.
+    and several run different programs. A loop that is one kernel runs on one thread: a script whose own loops hold
+    large matrix products on the CPU may prefer to do without.
 
     Args:
         cores: CPU devices; by default one per core this process may use. A number of devices that the environment sets

@@ -147,4 +147,5 @@ class SweepReporter(Reporter):
         if not self._pulls:
             return ""
         elapsed, compiling = duration(time.monotonic() - self._begun), duration(self._compiling)
-        return f"{self._pulls:,} seed-pulls in {elapsed} ({self._rate()}; {compiling} of compiling, partly side by side)"
+        rates = f"{self._rate()}; {compiling} of compiling, partly side by side"
+        return f"{self._pulls:,} seed-pulls in {elapsed} ({rates})"
