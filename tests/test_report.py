@@ -97,6 +97,18 @@ def test_settings_of_one_set_and_horizon_are_told_apart_by_what_is_swept(tmp_pat
     assert (panel.parameter, panel.lines[0].band.at.tolist()) == ("K", [5, 10])
 
 
+def test_labels_say_what_is_swept_and_not_what_follows_from_it(tmp_path):
+    cells = []
+    for epsilon, bound in ((0.3, 5.05), (0.5, 17.3)):
+        for horizon in (500, 1_000):
+            entry = cell("S3", "tofu", horizon, raw_moment_bound=bound, epsilon=epsilon)
+            entry["bandit"] = {**entry["bandit"], "epsilon": epsilon, "raw_moment_bound": bound}
+            entry["id"] = f"{horizon * 10 + int(epsilon * 10):032d}"
+            cells.append(entry)
+    report = gathered(make_sweep(tmp_path, cells, swept=["epsilon"]))
+    assert [growth.label for growth in report.growths] == ["TOFU, ε=0.3", "TOFU, ε=0.5"]
+
+
 def test_of_many_cells_each_policy_s_literal_and_best_are_shown(tmp_path):
     scales = (0.3, 1.0, 0.1, 0.03, 0.01)
     cells = [cell("S3", policy, radius_scale=scale, seeds=3) for policy in POLICIES for scale in scales]

@@ -317,14 +317,20 @@ def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
     """A label per cell, unique among them."""
     labels: dict[str, str] = {}
     for base, twins in _grouped(cells, _base_label).items():
-        names = dict.fromkeys(name for twin in twins for name in (*swept, *twin.constants))
-        asked = [name for name in names if name != "radius_scale" and not name.startswith("bandit_")]
-        telling = [name for name in asked if len({_text(twin.value(name)) for twin in twins}) > 1]
+        telling = _telling(twins, dict.fromkeys(swept))
+        if len({tuple(_text(twin.value(name)) for name in ("radius_scale", *telling)) for twin in twins}) < len(twins):
+            telling = _telling(twins, dict.fromkeys(name for twin in twins for name in (*swept, *twin.constants)))
         for cell in twins:
             parts = [f"{parameter_name(name)}={plain_value(cell.value(name))}" for name in telling]
             labels[cell.id] = ", ".join([str(base), *parts])
     counts = collections.Counter(labels.values())
     return {key: label if counts[label] == 1 else f"{label} [{key[:6]}]" for key, label in labels.items()}
+
+
+def _telling(cells: Sequence[Cell], names: Iterable[str]) -> list[str]:
+    """Those of the names whose values differ between the cells; the base label holds radius_scale."""
+    asked = [name for name in names if name != "radius_scale" and not name.startswith("bandit_")]
+    return [name for name in asked if len({_text(cell.value(name)) for cell in cells}) > 1]
 
 
 def _base_label(cell: Cell, *, scaled: bool = True) -> str:
