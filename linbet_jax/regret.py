@@ -272,6 +272,9 @@ def exponent_interval(
     t, values = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
     if values.ndim != 2 or t.shape != values.shape[1:]:
         raise ValueError(f"regrets must be [seeds, horizons], got shapes {values.shape} for {t.shape} horizons")
+    shape = None if health is None else np.shape(health)
+    if shape not in (None, values.shape, values.shape[:1]):
+        raise ValueError(f"health must be {list(values.shape)} or [{values.shape[0]}], got the shape {shape}")
     words = None if health is None else np.asarray(health).reshape(values.shape[0], -1).any(axis=1)
     kept, seeds = healthy_values(values, words)
     if kept.shape[0] == 0:

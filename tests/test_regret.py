@@ -185,3 +185,10 @@ def test_two_results_are_paired_by_their_final_regret():
     second.seeds = np.array([1, 0])
     with pytest.raises(ValueError, match="same seeds"):
         regret.paired_difference(first, second)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (6,), (3,)])
+def test_the_health_of_an_exponent_has_the_shape_of_its_regrets(shape):
+    regrets = np.array([[1.0, 2.0, 4.0], [1.0, 3.0, 5.0]])
+    with pytest.raises(ValueError, match=r"health must be \[2, 3\] or \[2\], got the shape"):
+        regret.exponent_interval([1, 2, 3], regrets, np.zeros(shape, int))

@@ -179,10 +179,10 @@ def test_overrides(tmp_path):
     assert found[2].horizon == 30
 
 
-@pytest.mark.parametrize("kind", ["csv", "named.csv", "npy", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "named.csv", "marked.csv", "npy", "parquet"])
 def test_arms_from_files(tmp_path, kind):
     arms, theta = np.array([[1.0, 0.1], [0.3, 1 / 3], [0.5, 0.7]]), np.array([0.9, 0.1 + 0.2])
-    name = f"arms.{kind.removeprefix('named.')}"
+    name = f"arms.{kind.removeprefix('named.').removeprefix('marked.')}"
     if kind == "npy":
         np.save(tmp_path / name, arms)
         np.save(tmp_path / "theta.npy", theta)
@@ -192,7 +192,8 @@ def test_arms_from_files(tmp_path, kind):
     else:
         head = "first,second\n" if kind.startswith("named") else ""
         lines = "".join(",".join(map(repr, row)) + "\n" for row in arms.tolist())
-        (tmp_path / name).write_text(head + lines, encoding="utf-8")
+        marked = kind.startswith("marked")  # as spreadsheets write it: a byte-order mark is no name of a column
+        (tmp_path / name).write_text(head + lines, encoding="utf-8-sig" if marked else "utf-8")
         (tmp_path / "theta.csv").write_text(",".join(map(repr, theta.tolist())) + "\n", encoding="utf-8")
     theta_name = f"theta.{name.partition('.')[2]}"
     text = (
@@ -204,6 +205,40 @@ def test_arms_from_files(tmp_path, kind):
     assert bandit == lb.LinearBandit(arms, theta, lb.noise.Pareto(3.0), name="own")
     [again] = cells(tmp_path, text.format(repr(theta.tolist())))
     assert again.id == cell.id  # the instance counts by content
+
+
+@pytest.mark.parametrize(
+    "array", [np.eye(2) * 1j, np.eye(2).astype(bool), np.array([["1", "2"]]), np.eye(2).astype("datetime64[s]")]
+)
+def test_arms_are_numbers(tmp_path, array):
+    np.save(tmp_path / "arms.npy", array)
+    text = "horizon = 9\n[sets.o]\narms = 'arms.npy'\ntheta_star = [1.0, 0.0]\nnoise = {law = 'Gaussian'}\n" + TOFU
+    with pytest.raises(InputError, match="holds no table of numbers: it holds"):
+        cells(tmp_path, text)
+
+
+def test_a_first_row_with_some_numbers_is_no_header(tmp_path):
+    (tmp_path / "arms.csv").write_text("1.0,x\n1.0,2.0\n", encoding="utf-8")
+    text = "horizon = 9\n[sets.o]\narms = 'arms.csv'\ntheta_star = [1.0, 0.0]\nnoise = {law = 'Gaussian'}\n" + TOFU
+    with pytest.raises(InputError, match="holds no table of numbers: could not convert"):
+        cells(tmp_path, text)
+
+
+def test_a_module_or_factory_that_exits_is_an_error_of_its_field(tmp_path):
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    with pytest.raises(InputError, match="cannot import leaves .* SystemExit: 0"):
+        cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'leaves:make'\n")
+    (tmp_path / "exits.py").write_text("def make(bandit, **options):\n    raise SystemExit(0)\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"policies\.p: SystemExit: 0"):
+        cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'exits:make'\n")
+    with pytest.raises(InputError, match=r"policies\.p = |policies\.p"):
+        cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'sys:exit'\n")
+
+
+def test_options_of_one_s_own_do_not_shadow_columns(tmp_path):
+    (tmp_path / "ours.py").write_text(POLICY, encoding="utf-8")
+    with pytest.raises(InputError, match=r"policies\.p\.seed: an option cannot be called like a column"):
+        cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'ours:make'\nseed = [1, 2]\n")
 
 
 POLICY = """
@@ -395,6 +430,9 @@ WRONG = [
         "[sets.S3]\n[policies.tofu]\nlevel = 'boxx'\n",
         "policies.tofu.level: level='boxx': allowed are 'proof' and 'box'",
     ),
+    ("[sets.S3]\n[policies.tofu]\nhorizon = [5, 6]\n", "policies.tofu.horizon: "),
+    ("[sets.S3]\n[policies.tofu]\n'radius.scale' = [1.0, 2.0]\n", "policies.tofu.radius.scale: "),
+    ("[sets.'S3 eps=0.5']\nset = 'S3'\nepsilon = 2\n" + TOFU, "sets.S3 eps=0.5.epsilon = "),
     (
         "[sets.S1]\nhorizon = 100\n[policies.menu]\n",
         "cell S1/menu: policies.menu: horizon=100: MENU at delta=0.1 needs T >= 336",

@@ -3,6 +3,7 @@
 The host side is tested with a stand-in executor (see `sweeps`), the numbers with the simulator itself.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -471,6 +472,13 @@ def test_time_left_follows_the_pace_of_each_policy(file, tmp_path):
     waiting = len(new) * 12.0 / len(compiled)
     assert waiting > 0
     assert status(out).seconds_left == pytest.approx(10.0 + waiting / 2)
+
+
+def test_an_error_that_cannot_be_encoded_is_a_failed_cell(tmp_path):
+    with contextlib.closing(journal.Journal(tmp_path)) as writing:
+        writing.write("failed", "a", error="bad \udc80 byte")
+    [event] = journal.read(tmp_path)
+    assert event["error"] == "bad \udc80 byte"
 
 
 # Large cells

@@ -26,6 +26,7 @@ __all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "plan", "swept_names"]
 
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
+COLUMNS = ("cell", "set", "policy", "label", "horizon", "dtype", "seed", "pull", "regret", "payoff", "health")
 _FORMAT = 1  # of the files; part of every identity
 _NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
 
@@ -94,6 +95,12 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
     found: dict[str, Cell] = {}
     for choice in sweep.cells:
         title = _title(choice, swept)
+        for name in choice.policy.options:
+            if name in COLUMNS and ":" in choice.policy.source:
+                raise InputError(
+                    f"{sweep.file}: {choice.policy.where}.{name}: an option cannot be called like a column of the"
+                    f" results ({', '.join(COLUMNS)})"
+                )
         try:
             same = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
             if same not in sets:
@@ -204,14 +211,14 @@ def _built(choice: CellChoice, spec: Mapping[str, Any]) -> work.Built:
         work.build({**spec, "policy": uniform})
     except InputError:
         raise
-    except Exception as error:  # a function of one's own may raise anything
+    except (Exception, SystemExit) as error:  # a function of one's own may raise anything
         raise InputError(_placed(choice.set.where, choice.set.values, error)) from error
     try:
         built = work.build(spec)
         check_params(built.policy, built.params, built.bandit, spec["horizon"])
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(_placed(choice.policy.where, choice.policy.options, error)) from error
     return built
 
@@ -233,7 +240,7 @@ def _check_options(choice: PolicyChoice) -> None:
             raise InputError(f"{choice.where}.{name} = {shown(value)}: must be a single value, or a list of such")
 
 
-def _placed(where: str, values: Mapping[str, Any], error: Exception) -> str:
+def _placed(where: str, values: Mapping[str, Any], error: BaseException) -> str:
     """A check's message behind the path of the field that it is about, where it begins with one."""
     text = str(error) or type(error).__name__
     field = text.replace("=", " ").split(" ", 1)[0]

@@ -147,7 +147,7 @@ def _product(
     for chosen in zips.combinations([*axes, *own_axes]):
         cells.append(
             CellChoice(
-                SetChoice(set_label, set_source, _filled(fixed, chosen, set_where), set_where),
+                SetChoice(set_label, set_source, _filled(fixed, chosen, set_where, horizon_path), set_where),
                 PolicyChoice(policy_label, policy_source, _filled(own_fixed, chosen, policy_where), policy_where),
                 chosen.get(horizon_path, None if isinstance(horizon, list) else horizon),
             )
@@ -221,12 +221,15 @@ def _axis(path: str, values: list[Any]) -> _Axis:
     return _Axis(path, values)
 
 
-def _filled(fixed: Mapping[str, Any], chosen: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Single values and the chosen ones below a path, nested as in the file."""
+def _filled(
+    fixed: Mapping[str, Any], chosen: Mapping[str, Any], where: str, horizon: str | None = None
+) -> dict[str, Any]:
+    """Single values and the chosen ones below a path, nested as in the file; without the path of the horizon's list."""
     filled = {name: _filled(v, chosen, f"{where}.{name}") if isinstance(v, dict) else v for name, v in fixed.items()}
     for path, value in chosen.items():
         name = path.removeprefix(f"{where}.")
-        if name != path and "." not in name and name != "horizon":
+        inner = isinstance(filled.get(name.partition(".")[0]), dict)  # the list stands in a table further down
+        if name != path and not inner and path != horizon:
             filled[name] = value
     return filled
 

@@ -32,7 +32,7 @@ class Journal:
         """Appends one event: `begun`, `started`, `part`, `done`, `failed` or `interrupted`."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": event, "cell": cell, **more}, ensure_ascii=False)
-        os.write(self._file, line.encode() + b"\n")
+        os.write(self._file, line.encode("utf-8", "backslashreplace") + b"\n")  # half a surrogate pair has no bytes
 
     def close(self) -> None:
         """Closes the file."""

@@ -52,7 +52,7 @@ def _module(name: str, folder: Path, where: str) -> ModuleType:
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{where}: cannot import {name} (looked in {folder} first): {reason}") from error
     module.__dict__.setdefault("__linbet_source__", _digest(module, folder))
@@ -91,7 +91,8 @@ def _digest(module: ModuleType, folder: Path) -> str:
 
 def _sources(module: ModuleType, folder: Path) -> dict[Path, bytes]:
     """Contents of a module's file, and of those that it imports from the folder, however many imports away."""
-    source = inspect.getsourcefile(module) or getattr(module, "__file__", None)
+    source = None if module.__name__ in sys.builtin_module_names else inspect.getsourcefile(module)
+    source = source or getattr(module, "__file__", None)
     found: dict[Path, bytes] = {}
     waiting = [*([Path(source)] if source else []), *_files(folder, module.__name__)]
     while waiting:

@@ -6,7 +6,6 @@ A field that takes one value takes a list of them too, and a list multiplies the
 from __future__ import annotations
 
 import difflib
-import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -156,7 +155,7 @@ def override(file: str, data: dict[str, Any], assignment: str) -> None:
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
         if isinstance(place, list):
-            if not part.isdigit() or int(part) >= len(place):
+            if not part.isdecimal() or int(part) >= len(place):
                 raise InputError(
                     f"--set {assignment}: {file} has {len(place)} {'.'.join(parts[:index])}, numbered from 0"
                 )
@@ -199,39 +198,37 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any, prefix: s
     """One sentence for the first thing that is wrong: where, what it is, what is allowed."""
     # An unknown key first: the field it was meant for may be reported as missing beside it.
     found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
-    path, allowed, owner = _place(model, found["loc"])
-    name = prefix + path
+    keys, allowed, owner = _place(model, found["loc"])
+    name = prefix + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
     if found["type"] == "extra_forbidden":
         return f"{name}: unknown key{nearest(str(found['loc'][-1]), owner.model_fields)}"
     if found["type"] == "missing":
         return f"{name}: is missing; must be {allowed}"
-    return f"{name} = {shown(_lookup(data, path))}: must be {allowed}"
+    return f"{name} = {shown(_lookup(data, keys))}: must be {allowed}"
 
 
-def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[str, str, type[BaseModel]]:
-    """The path of the field that an error is about, what the field allows, and the model that has it."""
-    parts: list[str] = []
+def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[list[int | str], str, type[BaseModel]]:
+    """Keys of the field that an error is about, what the field allows, and the model that has it."""
+    keys: list[int | str] = []
     allowed, index = "a table", 0
     while index < len(location):
-        name = str(location[index])
-        field = model.model_fields.get(name)
-        parts.append(name)
+        field = model.model_fields.get(str(location[index]))
+        keys.append(location[index])
         if field is None:
             break
         allowed = field.description or "another value"
         inner = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
         if not inner or index + 1 >= len(location):
             break
-        parts.append(str(location[index + 1]))
+        keys.append(location[index + 1])
         allowed, model = "a table", inner[0]
         index += 2
-    text = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(parts))
-    return text, allowed, model
+    return keys, allowed, model
 
 
-def _lookup(data: Any, path: str) -> Any:
-    for part in re.findall(r"[^.\[\]]+", path):
-        data = data[int(part)] if isinstance(data, list) else data[part]
+def _lookup(data: Any, keys: Sequence[int | str]) -> Any:
+    for key in keys:
+        data = data[key]
     return data
 
 

@@ -161,7 +161,10 @@ def _matrix(path: Path, where: str) -> NDArray[np.float64]:
     if reader is None:
         raise InputError(f"{where} = {path.name!r}: must end in {', '.join(readers)}")
     try:
-        matrix = np.atleast_2d(np.asarray(reader(path), np.float64))
+        matrix = np.atleast_2d(np.asarray(reader(path)))
+        if matrix.size and matrix.dtype.kind not in "iuf":
+            raise ValueError(f"it holds {matrix.dtype}")
+        matrix = matrix.astype(np.float64)
     except FileNotFoundError:
         raise InputError(f"{where}: there is no file {path}") from None
     except Exception as error:  # the readers raise nearly anything on a file that is none of theirs
@@ -172,13 +175,19 @@ def _matrix(path: Path, where: str) -> NDArray[np.float64]:
 
 
 def _read_csv(path: Path) -> Any:
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte-order mark
         rows = [row for row in csv.reader(file) if row]
-    try:
-        [float(entry) for entry in rows[0]]
-    except ValueError:
+    if not any(map(_is_number, rows[0])):  # names of the columns; a row with some numbers is none
         rows = rows[1:]
     return [[float(entry) for entry in row] for row in rows]
+
+
+def _is_number(entry: str) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True
 
 
 def _read_npy(path: Path) -> Any:
