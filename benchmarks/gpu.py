@@ -194,7 +194,7 @@ def main(argv: list[str] | None = None) -> int:
     options.horizons = {"S1": 400, "S3": 100} if options.smoke else HORIZON
 
     with contextlib.suppress(RuntimeError):  # JAX was already at work: its devices are what there is
-        lb.use_all_cores()
+        lb.set_up_cpu()
     gpu, cpu = devices_of("gpu")[:1], devices_of("cpu")
     if not gpu:
         if not options.smoke:

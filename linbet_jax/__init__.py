@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
     from linbet_jax.policy import FixedSet, Policy
-    from linbet_jax.runtime import use_all_cores
+    from linbet_jax.runtime import set_up_cpu
     from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
     from linbet_jax.sweep.table import load
     from linbet_jax.tuning import Tuning, TuningCurve, tune
@@ -41,7 +41,7 @@ _NAMES = {
     "simulate": "linbet_jax.simulator",
     "simulate_grid": "linbet_jax.simulator",
     "tune": "linbet_jax.tuning",
-    "use_all_cores": "linbet_jax.runtime",
+    "set_up_cpu": "linbet_jax.runtime",
 }
 
 __all__ = [
@@ -63,12 +63,12 @@ __all__ = [
     "plotting",
     "policies",
     "regret",
+    "set_up_cpu",
     "simulate",
     "simulate_grid",
     "sweep",
     "theory",
     "tune",
-    "use_all_cores",
 ]
 
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import jax
 
+from linbet_jax.checks import whole_number
 from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
+from linbet_jax.lanes import cpu_devices_chosen, devices_in_environment
 
-__all__ = ["Runtime", "prepare", "usable_cores", "use_all_cores"]
+__all__ = ["Runtime", "prepare", "set_up_cpu", "usable_cores"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,16 +97,17 @@ def _keep_compiled() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def use_all_cores(cores: int | None = None) -> None:
-    """Sets JAX up for simulations on every CPU core; call it before JAX's first computation.
+def set_up_cpu(cores: int | None = None) -> None:
+    """Sets JAX up for fast simulations on the CPU; call it before JAX's first computation.
 
-    Two settings, both for the whole process. Each core becomes one CPU device, and :func:`linbet_jax.simulate` shares
-    its seeds between them. And XLA's CPU compiler makes one kernel of every loop that it can (its own rule does so for
-    the smallest loops only): otherwise each operation of a pull is a task of its own, and where there are several
-    threads handing out a task costs more than doing it. MENU takes a fifth of the time, OFUL and CRT on S3 half of it.
-    The arms are the same in float64; in float32 a run may part where two indices are nearly equal, since one device
-    and several run different programs. A loop that is one kernel runs on one thread: a script whose own loops hold
-    large matrix products on the CPU may prefer to do without.
+    Two settings, both for the whole process. XLA's CPU compiler makes one kernel of every loop that it can (its own
+    rule does so for the smallest loops only): otherwise each operation of a pull is a task of its own, and handing out
+    a task costs more than doing it. MENU takes a fifth of the time, OFUL and CRT on S3 half of it; the numbers stay.
+    And each core becomes one CPU device. :func:`linbet_jax.simulate` uses every core without that too; with ``cores``
+    it uses that many.
+
+    A loop that is one kernel runs on one thread: a script whose own loops hold large matrix products on the CPU may
+    prefer to do without.
 
     Args:
         cores: CPU devices; by default one per core this process may use. A number of devices that the environment sets
@@ -114,40 +117,29 @@ def use_all_cores(cores: int | None = None) -> None:
         ValueError: ``cores`` is no whole number, or below 1.
         RuntimeError: JAX has computed something in this process before.
     """
-    wanted = len(usable_cores()) if cores is None else _count(cores)
-    if not _devices_chosen():
+    wanted = len(usable_cores()) if cores is None else whole_number("cores", cores, 1)
+    if not devices_in_environment():
         try:
             jax.config.update("jax_num_cpu_devices", wanted)
         except RuntimeError as error:
-            raise RuntimeError("use_all_cores() must come before JAX's first computation in this process") from error
+            raise RuntimeError("set_up_cpu() must come before JAX's first computation in this process") from error
     _compile_loops_whole()
-
-
-def _count(cores: Any) -> int:
-    if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
-        raise ValueError(f"cores={cores!r}: must be a whole number, at least 1")
-    return cores
 
 
 _LOOP_OPTION = "xla_cpu_small_while_loop_byte_threshold"  # XLA's CPU compiler makes loops below it one kernel
 
 
 def _compile_loops_whole() -> None:
-    """What :func:`use_all_cores` says of loops; XLA reads the flag at its first use, and ignores an unknown option."""
+    """What :func:`set_up_cpu` says of loops; XLA reads the flag at its first use, and ignores an unknown option."""
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_extra_options" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={_LOOP_OPTION}={2**40}".strip()
 
 
-def _devices_chosen() -> bool:
-    return "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-
-
 def _use_cores(cores: int | None) -> None:
     """One CPU device per core this process may use; what the user set in the environment stays."""
-    settings: Any = jax.config
     _compile_loops_whole()
-    if _devices_chosen() or (cores is None and settings.jax_num_cpu_devices >= 0):
+    if devices_in_environment() or (cores is None and cpu_devices_chosen()):
         return
     try:
         jax.config.update("jax_num_cpu_devices", len(usable_cores()) if cores is None else cores)

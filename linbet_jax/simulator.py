@@ -1,11 +1,12 @@
-"""The simulator: replications batched over seeds in fixed blocks and shared between devices.
+"""The simulator: replications batched over seeds in fixed blocks and shared between cores or devices.
 
-Seeds run in blocks of a fixed size (``vmap``), blocks one after another on a device, and devices side by side. A seed's
-numbers depend on (key, seed) alone: not on how many seeds, blocks, launches, devices or policies run beside it.
+Seeds run in blocks of a fixed size (``vmap``), blocks one after another on a core or device, and these side by side. A
+seed's numbers depend on (key, seed) alone: not on how many seeds, blocks, launches, cores or policies run beside it.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import math
@@ -22,7 +23,6 @@ import numpy.typing as npt
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.checks import (
     block_of,
-    check_devices,
     check_dtype,
     check_key,
     check_params,
@@ -33,6 +33,7 @@ from linbet_jax.checks import (
     whole_number,
     x64_enabled,
 )
+from linbet_jax.lanes import lanes_of, submit
 from linbet_jax.policy import Policy
 from linbet_jax.replication import Plan, World, replicate
 
@@ -88,7 +89,7 @@ class Result:
         notes: sentences that must travel with the numbers.
         block_size: seeds per block; bit-equality is promised for one block size, kind of device and JAX version.
         dtype: ``"float32"`` or ``"float64"``.
-        device: kind and number of the devices that ran it.
+        device: kind and number of the devices (on CPU: cores) that ran it.
         prng: the generator's implementation and setting.
         reruns: replications that were repeated with a larger buffer.
         compile_seconds: spent compiling in this call (0 when everything was compiled before).
@@ -169,7 +170,7 @@ def lower(launch: _Launch, arguments: Any) -> Any:
 
 def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
     """The compiled launch for these shapes, and the seconds spent compiling it now."""
-    if getattr(jax.config, "jax_disable_jit", False):
+    if _jit_disabled():
         return functools.partial(_run_blocks, launch), 0.0
     avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
     identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
@@ -183,6 +184,10 @@ def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
             _PROGRAMS.pop(next(iter(_PROGRAMS)))
         _PROGRAMS[identity] = compiled
     return compiled, time.perf_counter() - started
+
+
+def _jit_disabled() -> bool:
+    return bool(getattr(jax.config, "jax_disable_jit", False))
 
 
 def _stretch_epochs(horizon: int, pulls: int, turns: int) -> tuple[int, bool]:
@@ -282,7 +287,9 @@ def simulate(
             bounds memory whatever the number of seeds.
         progress: called with (replications done, replications in all) between launches; one that has to be repeated
             with a larger buffer counts when it is done.
-        devices: the devices to share the seeds between; by default all local ones of the default backend.
+        devices: the devices to share the seeds between; by default all local ones of the default backend. On CPU one
+            program serves all of them, as many launches at a time as there are devices; where JAX was given no number
+            of CPU devices, by default one for every core this process may use.
 
     Returns:
         A :class:`Result`.
@@ -382,9 +389,8 @@ def simulate_grid(
         raise ValueError(f"progress={progress!r}: must be callable")
     for params in grid:
         check_params(policy, params, bandit, horizon)
-    device_list = check_devices(devices)
-    on_cpu = device_list[0].platform == "cpu"
-    block = block_of(block_size, on_cpu, -(-seed_array.size * len(grid) // len(device_list)))
+    lanes = lanes_of(devices)
+    block = block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares))
     chunk = None if chunk_size is None else whole_number("chunk_size", chunk_size, 1)
 
     rows_seed = np.tile(seed_array, len(grid))
@@ -402,8 +408,10 @@ def simulate_grid(
     for attempt in range(MAX_ENLARGEMENTS + 1):
         plan = _plan(current, bandit, horizon, static_law, dtype_name)
         plan = plan._replace(trace_pulls=horizon if trace else 0, coverage=bool(coverage))
-        launch = _Launch(plan, device_list, block, treedef, tuple(leaf.varies for leaf in leaves))
-        _launch_all(launch, leaves, rows_seed, pending, world, rounds, key, chunk, progress, clock, outputs)
+        launch = _Launch(plan, lanes.devices, block, treedef, tuple(leaf.varies for leaf in leaves))
+        _launch_all(
+            launch, lanes.at_once, leaves, rows_seed, pending, world, rounds, key, chunk, progress, clock, outputs
+        )
         pending = np.flatnonzero(outputs["overflow"])
         if pending.size == 0:
             break
@@ -434,7 +442,7 @@ def simulate_grid(
                 notes=policy.notes,
                 block_size=block,
                 dtype=dtype_name,
-                device=f"{device_list[0].device_kind} x{len(device_list)}",
+                device=str(lanes),
                 prng=prng_name(key),
                 reruns=int(np.count_nonzero(repeated[own])),
                 compile_seconds=clock["compile"],
@@ -487,6 +495,7 @@ def _cast(leaf: Any, dtype_name: str) -> npt.NDArray[Any]:
 
 def _launch_all(
     launch: _Launch,
+    lanes: int,
     leaves: list[_Leaf],
     rows_seed: npt.NDArray[np.uint32],
     pending: npt.NDArray[np.int64],
@@ -498,9 +507,9 @@ def _launch_all(
     clock: dict[str, float],
     outputs: dict[str, npt.NDArray[Any]],
 ) -> None:
-    """Run the pending rows launch by launch and write their outputs in place."""
+    """Run the pending rows launch by launch, in turn on every lane, and write their outputs in place."""
     unit = launch.block_size * len(launch.devices)
-    per_launch = unit if chunk is None else max(1, chunk // unit) * unit
+    per_launch = unit if chunk is None else max(1, chunk // (unit * lanes)) * unit
     total = rows_seed.size
     settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
     shared = [leaf.values for leaf in leaves if not leaf.varies]
@@ -519,30 +528,39 @@ def _launch_all(
             outputs[field][rows] = host
         return int(rows.size - np.count_nonzero(outputs["overflow"][rows]))
 
-    in_flight: tuple[npt.NDArray[np.int64], dict[str, Any]] | None = None
+    # Two launches for every lane: each has its next one at hand when it ends one.
+    in_flight: collections.deque[tuple[npt.NDArray[np.int64], Callable[[], dict[str, Any]]]] = collections.deque()
     done = total - pending.size
-    for start in range(0, pending.size, per_launch):
-        rows = pending[start : start + per_launch]
+
+    def start(lane: int, run: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+        """Begin a launch; what is returned gives its outputs, which may still be on their way."""
+        if lanes == 1 or _jit_disabled():
+            launched = run()
+            return lambda: launched
+        return submit(lane, run).result
+
+    def end_one() -> None:
+        nonlocal done
+        since = time.perf_counter()
+        rows, launched = in_flight.popleft()
+        done += collect(rows, launched())
+        clock["run"] += time.perf_counter() - since
+        if progress is not None:
+            progress(done, total)
+
+    for number, first in enumerate(range(0, pending.size, per_launch)):
+        rows = pending[first : first + per_launch]
         padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
         varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
         arguments = (rows_seed[padded], varying, shared, world, record_rounds, free_key)
         arguments = jax.tree.map(jnp.asarray, arguments)
         program, seconds = _program(launch, arguments)
         clock["compile"] += seconds
-        started = time.perf_counter()
-        launched = program(*arguments)  # asynchronous: the next launch is prepared while this one runs
-        if in_flight is not None:
-            done += collect(*in_flight)
-            if progress is not None:
-                progress(done, total)
-        in_flight = rows, launched
-        clock["run"] += time.perf_counter() - started
-    if in_flight is not None:
-        started = time.perf_counter()
-        done += collect(*in_flight)
-        clock["run"] += time.perf_counter() - started
-        if progress is not None:
-            progress(done, total)
+        if len(in_flight) == 2 * lanes:
+            end_one()
+        in_flight.append((rows, start(number % lanes, functools.partial(program, *arguments))))
+    while in_flight:
+        end_one()
 
 
 def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[Any]:

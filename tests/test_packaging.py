@@ -112,13 +112,14 @@ LAYERS = {
     "datasets": {"theory", "noise", "bandit"},
     "replication": {"kernels", "policy"},
     "checks": {"policy", "bandit"},
-    "simulator": {"kernels", "policy", "bandit", "checks", "replication"},
+    "lanes": {"cores", "checks"},
+    "simulator": {"kernels", "policy", "bandit", "checks", "lanes", "replication"},
     "intervals": set(),
     "regret": {"simulator", "intervals"},
     "results": {"errors"},
     "provenance": {"_version", "bandit"},
     "tables": {"regret"},
-    "runtime": {"cores", "errors"},
+    "runtime": {"cores", "errors", "checks", "lanes"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
     "reproduce": {
@@ -126,8 +127,8 @@ LAYERS = {
         "results", "provenance", "costs", "tables", "plotting", "tuning",
     },
     "sweep": {
-        "errors", "labels", "checks", "policy", "policies", "noise", "bandit", "datasets", "simulator", "regret",
-        "results", "provenance", "costs", "tables", "runtime",
+        "errors", "labels", "checks", "lanes", "policy", "policies", "noise", "bandit", "datasets", "simulator",
+        "regret", "results", "provenance", "costs", "tables", "runtime",
     },
     "report": {"_version", "errors", "labels", "theory", "regret", "results", "tables", "plotting", "sweep"},
     "bench": {

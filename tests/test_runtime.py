@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from linbet_jax import use_all_cores
+from linbet_jax import set_up_cpu
 from linbet_jax.cores import usable_cores
 
 
@@ -56,7 +56,7 @@ NUMBERS = """
 def test_all_cores_change_the_speed_and_not_the_numbers():
     devices, plain = run(NUMBERS.format(setting='jax.config.update("jax_num_cpu_devices", 2)'))
     assert devices == 2
-    both, prepared = run(NUMBERS.format(setting="lb.use_all_cores(2)"))
+    both, prepared = run(NUMBERS.format(setting="lb.set_up_cpu(2)"))
     assert both == 2
     assert {name: numbers for name, (numbers, _) in plain.items()} == {
         name: numbers for name, (numbers, _) in prepared.items()
@@ -73,7 +73,7 @@ DEVICES = """
     import linbet_jax as lb
     {before}
     try:
-        lb.use_all_cores({cores})
+        lb.set_up_cpu({cores})
         count = len(jax.devices())
     except Exception as error:
         count = f"{{type(error).__name__}}: {{error}}"
@@ -98,11 +98,11 @@ def test_what_the_environment_says_stays():
 
 def test_too_late_is_said():
     answer, flags = run(DEVICES.format(before="jax.numpy.zeros(1)", cores=""))
-    assert answer == "RuntimeError: use_all_cores() must come before JAX's first computation in this process"
+    assert answer == "RuntimeError: set_up_cpu() must come before JAX's first computation in this process"
     assert flags is None
 
 
 @pytest.mark.parametrize("cores", [0, -1, 1.5, True, "2"])
 def test_cores_are_a_whole_number(cores):
     with pytest.raises(ValueError, match=r"cores=.*must be a whole number, at least 1"):
-        use_all_cores(cores)
+        set_up_cpu(cores)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 import linbet_jax as lb
-from linbet_jax import simulator
+from linbet_jax import lanes, simulator
+from linbet_jax.cores import usable_cores
 
 KEY = jax.random.key(0)
 
@@ -53,38 +55,73 @@ def test_a_seed_means_the_same_however_many_run(name):  # R1
     np.testing.assert_array_equal(shuffled.seeds, np.arange(40)[::-1])
 
 
-DEVICES = """
-    import json, jax, numpy as np
+CORES = """
+    import hashlib, json, sys, jax
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_num_cpu_devices", 4)
+    if sys.argv[1] != "all":
+        jax.config.update("jax_num_cpu_devices", int(sys.argv[1]))
     import linbet_jax as lb
     out = {}
-    for name in ("tofu", "menu"):
-        bandit = lb.dataset("S3")
-        policy, params = lb.make_policy(name, bandit, horizon=400, radius_scale=0.1)
-        runs = [
-            lb.simulate(policy, params, bandit, horizon=400, num_seeds=8, key=jax.random.key(0), trace=True,
-                        dtype="float64", devices=jax.devices()[:count])
-            for count in (1, 2, 4)
-        ]
-        out[name] = [all(np.array_equal(a, b) for a, b in zip(
-            (r.trace.arms, r.trace.payoffs, r.regret), (runs[0].trace.arms, runs[0].trace.payoffs, runs[0].regret)
-        )) for r in runs]
-        out[name + " device"] = [r.device for r in runs]
+    for name, data, dtype in (("tofu", "S3", "float32"), ("crt", "S4", "float32"), ("menu", "S3", "float64")):
+        bandit = lb.dataset(data)
+        policy, params = lb.make_policy(name, bandit, horizon=2000, radius_scale=0.3)
+        for devices in (None, jax.devices()[-2:]):
+            r = lb.simulate(policy, params, bandit, horizon=2000, num_seeds=20, key=jax.random.key(0), trace=True,
+                            dtype=dtype, devices=devices, block_size=8)
+            numbers = r.trace.arms, r.trace.payoffs, r.regret, r.final_estimate
+            found = hashlib.sha256(b"".join(values.tobytes() for values in numbers)).hexdigest()
+            out.setdefault(f"{name} {dtype}", []).append([found, r.device])
     print(json.dumps(out))
 """
 
 
-def test_one_two_and_four_devices_give_the_same_bits(tmp_path):  # R2
-    script = tmp_path / "devices.py"
-    script.write_text(textwrap.dedent(DEVICES))
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=250, cwd=tmp_path, env=dict(os.environ)
-    )
-    assert done.returncode == 0, done.stderr
-    out = json.loads(done.stdout.splitlines()[-1])
-    assert out["tofu"] == out["menu"] == [True] * 3
-    assert out["tofu device"] == ["cpu x1", "cpu x2", "cpu x4"]
+@pytest.mark.timeout(280)
+def test_any_number_of_cores_gives_the_same_bits(tmp_path):  # R2
+    script = tmp_path / "cores.py"
+    script.write_text(textwrap.dedent(CORES))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
+
+    processes = {
+        count: subprocess.Popen([sys.executable, str(script), count], stdout=subprocess.PIPE, cwd=tmp_path, env=kept)
+        for count in ("all", "1", "4")
+    }
+    outputs = {count: process.communicate()[0] for count, process in processes.items()}
+    assert [process.returncode for process in processes.values()] == [0, 0, 0]
+    told = {count: json.loads(output.splitlines()[-1]) for count, output in outputs.items()}
+    for name, runs in told["all"].items():
+        assert len({bits for found in told.values() for bits, _ in found[name]}) == 1, name
+        assert [device for _, device in runs] == [f"cpu x{len(usable_cores())}", "cpu x1"]
+        assert [device for _, device in told["1"][name]] == ["cpu x1"] * 2
+        assert [device for _, device in told["4"][name]] == ["cpu x4", "cpu x2"]
+
+
+def test_launches_on_several_cores_keep_what_holds_for_one_thread_only(monkeypatch):
+    """JAX keeps the setting of a `with` block for one thread; lanes are others."""
+    monkeypatch.setattr(lanes, "usable_cores", lambda: [0, 1, 2])
+    bandit = bandit_of()
+    three = run("oful", bandit, num_seeds=40, trace=True, block_size=8)
+    assert three.device == "cpu x3"
+    with jax.disable_jit():
+        slow = run("oful", bandit, num_seeds=20, horizon=3, trace=True, block_size=8)
+    np.testing.assert_array_equal(slow.trace.arms, run("oful", bandit, num_seeds=20, horizon=3, trace=True).trace.arms)
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with jax.enable_x64(True):
+            inside = run("oful", bandit, num_seeds=40, trace=True, block_size=8, dtype="float64")
+    finally:
+        jax.config.update("jax_enable_x64", True)
+    assert inside.trace.payoffs.dtype == np.float64
+    assert_same(three, inside)
+
+
+def test_simulations_at_the_same_time_share_the_cores(monkeypatch):
+    monkeypatch.setattr(lanes, "usable_cores", lambda: [0, 1])
+    bandit = bandit_of()
+    alone = {name: run(name, bandit, num_seeds=70, trace=True) for name in ("tofu", "mom")}
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [(name, pool.submit(run, name, bandit, num_seeds=70, trace=True)) for name in ("tofu", "mom") * 4]
+    for name, job in jobs:
+        assert_same(alone[name], job.result())
 
 
 def test_keys_of_many_replications_are_distinct():  # R3

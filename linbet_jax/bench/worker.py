@@ -83,7 +83,7 @@ def _serve(cores: list[int]) -> None:
     from linbet_jax import runtime
     from linbet_jax.bench.problems import Problem
 
-    runtime.use_all_cores(len(cores))
+    runtime.set_up_cpu(len(cores))
 
     for line in sys.stdin:
         policy, data_set, horizon, seeds = json.loads(line)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from linbet_jax.checks import check_devices
+from linbet_jax.lanes import lanes_of
 from linbet_jax.sweep.work import run_part
 
 __all__ = ["Advance", "Executor", "InProcess", "Outcome", "Part", "Wanted"]
@@ -66,7 +66,7 @@ class Executor(Protocol):
         platform: "cpu" or "gpu", of the devices that compute.
         kind: the device's own name; part of every cell's identity.
         devices: what computes, in words, for the manifest.
-        lanes: devices that share one part: it fills them when its seeds are a multiple of lanes x block size.
+        lanes: cores or devices that share one part: it fills them when its seeds are a multiple of lanes x block size.
         workers: parts that can run at the same time, for cutting large cells.
     """
 
@@ -101,12 +101,12 @@ class InProcess:
 
     def __init__(self, devices: Sequence[Any] | None = None) -> None:
         """Looks at the devices, which starts JAX's backend."""
-        found = check_devices(devices)
-        self._devices = found if devices is not None else None
-        self.platform = "cpu" if found[0].platform == "cpu" else "gpu"
-        self.kind: str = found[0].device_kind
-        self.lanes = len(found)
-        self.devices = f"{self.kind} x{self.lanes}"
+        lanes = lanes_of(devices)
+        self._devices = devices
+        self.platform = "cpu" if lanes.on_cpu else "gpu"
+        self.kind: str = lanes.devices[0].device_kind
+        self.lanes = lanes.shares
+        self.devices = str(lanes)
 
     def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
         """See :class:`Executor`."""
