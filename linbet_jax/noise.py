@@ -166,16 +166,45 @@ def uniform(words: jax.Array, dtype: DTypeLike) -> jax.Array:
 def exponential(words: jax.Array, dtype: DTypeLike) -> jax.Array:
     """Turns 32-bit words [..., 2] into standard exponentials -log U [...], between 2^-65 and 65 log 2.
 
-    Full relative precision at both ends: from 3/4 on it is -log(1 - q) with q = 1 - U from ~words, as the series of
-    2 artanh(q / (2 - q)), whose argument is at most 1/7.
+    Full relative precision at both ends: log(2^n U) is the series of 2 artanh(f / (2 + f)) in f = 2^n U - 1, with n so
+    that 2^n U lies between sqrt(1/2) and sqrt(2); for n = 0 -f is 1 - U, taken from ~words. One series serves all.
     """
-    rest = jnp.minimum(uniform(~words, dtype), 0.25)
-    ratio = rest / (2.0 - rest)
+    near = words[..., 0] >= np.uint32(math.isqrt(2**63))  # U >= sqrt(1/2), to 32 bits
+    value = uniform(jnp.where(near[..., None], ~words, words), dtype)
+    width, mantissa = (jnp.uint64, 52) if np.dtype(dtype) == np.float64 else (jnp.uint32, 23)
+    bits = jax.lax.bitcast_convert_type(value, width)
+    doublings = (jax.lax.bitcast_convert_type(jnp.asarray(math.sqrt(2.0), dtype), width) - bits) >> mantissa
+    scaled = jax.lax.bitcast_convert_type(bits + (doublings << mantissa), jnp.dtype(dtype))
+    offset = jnp.where(near, -value, scaled - 1.0)
+    ratio = offset / (2.0 + offset)
     square = ratio * ratio
-    series = jnp.full_like(square, 1.0 / 19.0)
-    for k in range(8, -1, -1):
+    last = 9 if mantissa == 52 else 4
+    series = jnp.full_like(square, 1.0 / (2 * last + 1))
+    for k in range(last - 1, -1, -1):
         series = series * square + 1.0 / (2 * k + 1)
-    return jnp.where(words[..., 0] >> 30 == 3, 2.0 * ratio * series, -jnp.log(uniform(words, dtype)))
+    whole = jnp.where(near, 0.0, doublings.astype(jnp.int32).astype(dtype)) * math.log(2.0)
+    return whole - 2.0 * ratio * series
+
+
+def _expm1(z: jax.Array) -> jax.Array:
+    """exp(z) - 1 for z from 0 to 88, elementwise, with full relative precision: 2^k (exp(r) - 1) + (2^k - 1).
+
+    r = z - k log 2 is within half of log 2, where the series of exp(r) - 1 is short.
+    """
+    double = z.dtype == jnp.float64
+    high = 0.693147180369123816490 if double else 0.693359375  # of log 2, with zeros at its end: k * high is exact
+    count = jnp.round(z * (1.0 / math.log(2.0)))
+    rest = (z - count * high) - count * (math.log(2.0) - high if not double else 1.90821492927058770002e-10)
+    last = 13 if double else 7
+    series = jnp.full_like(rest, 1.0 / math.factorial(last))
+    for k in range(last - 1, 0, -1):
+        series = series * rest + 1.0 / math.factorial(k)
+    exponent = count.astype(jnp.int32)
+    if double:
+        power = jax.lax.bitcast_convert_type((exponent + 1023).astype(jnp.uint64) << 52, jnp.float64)
+    else:
+        power = jax.lax.bitcast_convert_type((exponent + 127) << 23, jnp.float32)
+    return power * (series * rest) + (power - 1.0)
 
 
 def half_turn(words: jax.Array, dtype: DTypeLike) -> jax.Array:
@@ -197,16 +226,18 @@ def half_turn(words: jax.Array, dtype: DTypeLike) -> jax.Array:
 def _polar(words: jax.Array, df: ArrayLike | None, dtype: DTypeLike) -> jax.Array:
     """Student t variates [...] from words [..., 2, 2] of two uniforms (Bailey 1994); normal ones for df=None.
 
-    Bailey's sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is exp(z/2) sqrt(df (1 - e^-z)) cos(2 pi V) with z = -2 log(U) / df,
-    which neither overflows nor cancels. From 10^17 degrees of freedom on the law is the normal one to rounding.
+    Bailey's sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is sqrt(df h (h + 2)) cos(2 pi V) with h = exp(-log(U) / df) - 1,
+    which does not cancel. From 10^17 degrees of freedom on the law is the normal one to rounding.
     """
-    energy = 2.0 * exponential(words[..., 0, :], dtype)
+    energy = exponential(words[..., 0, :], dtype)
     cosine = half_turn(words[..., 1, :], dtype)
     if df is None:
-        return jnp.sqrt(energy) * cosine
+        return jnp.sqrt(2.0 * energy) * cosine
     degrees = jnp.minimum(jnp.asarray(df, dtype), 1e17)
-    z = energy / degrees
-    return jnp.exp(0.5 * z) * jnp.sqrt(-degrees * jnp.expm1(-z)) * cosine
+    excess = _expm1(energy * (1.0 / degrees))
+    if np.dtype(dtype) == np.float64:
+        return jnp.sqrt(degrees * excess * (excess + 2.0)) * cosine
+    return jnp.sqrt(degrees * excess) * jnp.sqrt(excess + 2.0) * cosine  # the product could overflow
 
 
 # Words ----------------------------------------------------------------------------------------------------------------
