@@ -155,7 +155,7 @@ def shifted_inverses_settle(
 ) -> ShiftedInverses:
     """The update after a deferred one, with both brought into the inverses."""
     _, weights = root_quadrature(condition, state.inverses.shape[-1])
-    earlier = state.image * jnp.sum(state.scaled * feature[:, None], axis=0)
+    earlier = state.image * dot(feature, state.scaled)
     image, scaled = _step(_image(state, feature) - earlier, feature)
     inverses = state.inverses - state.image[:, None, :] * state.scaled[None, :, :] - image[:, None, :] * scaled[None]
     nothing = jnp.zeros_like(image)
@@ -170,4 +170,4 @@ def _image(state: ShiftedInverses, feature: jax.Array) -> jax.Array:
 
 def _step(image: jax.Array, feature: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The two factors [d, n] of Sherman-Morrison's correction: the image, and it over 1 + x^T image."""
-    return image, image / (1 + jnp.sum(image * feature[:, None], axis=0))
+    return image, image / (1 + dot(feature, image))
