@@ -553,3 +553,11 @@ def test_float64_needs_64_bits(tmp_path):
 
 def test_every_key_of_a_set_says_what_it_allows():
     assert all(field.description for field in SetTable.model_fields.values())
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000 + "]" * 5000])
+def test_what_is_too_long_or_too_deep_for_a_number_or_a_list_is_said_to_be(value, tmp_path):
+    with pytest.raises(InputError, match="is not TOML"):
+        sweep(tmp_path, f"seeds = {value}")
+    with pytest.raises(InputError, match="seeds"):
+        sweep(tmp_path, "seeds = 2\nhorizon = 10\n[sets.S3]\n[policies.oful]\n", f"seeds={value}")

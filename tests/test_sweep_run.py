@@ -439,6 +439,51 @@ def test_status_of_what_is_no_sweep(tmp_path):
         status(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ("x", "its cells are 'x', not a list"),
+        (None, "its cells are None, not a list"),
+        ([3], "cell 0 has no id, or not one of type str"),
+        (
+            [{"id": "a", "set": "S1", "policy": "tofu", "horizon": 10, "seeds": "2", "options": {}}],
+            "no seeds, or not one",
+        ),
+    ],
+)
+def test_a_manifest_that_is_json_and_yet_damaged_is_said_to_be(file, tmp_path, cells, message):
+    out = tmp_path / "run"
+    sweep(file, out)
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    (out / "manifest.json").write_text(json.dumps({**manifest, "cells": cells}), encoding="utf-8")
+    with pytest.raises(RunFolderError, match=message):
+        status(out)
+    with pytest.raises(RunFolderError, match=message):
+        sweep(file, out)
+    (out / "manifest.json").write_text(json.dumps({**manifest, "seeds": "many"}), encoding="utf-8")
+    with pytest.raises(RunFolderError, match="its seeds are 'many', not a whole number"):
+        sweep(file, out)
+
+
+def test_journal_lines_that_are_no_events_are_passed_over(file, tmp_path):
+    out = tmp_path / "run"
+    sweep(file, out)
+    before, journal = status(out), out / "journal.jsonl"
+    last = json.loads(journal.read_text(encoding="utf-8").splitlines()[-2])
+    for damage in (
+        {"seed_pulls": "x"},
+        {"run_seconds": None},
+        {"time": 3},
+        {"cell": []},
+        {"event": 7},
+        {"time": "soon"},
+    ):
+        with journal.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({**last, **damage}) + '\n[]\n3\n"begun"\n')
+        assert status(out) == before, damage
+    sweep(file, out)
+
+
 def test_time_left_follows_the_pace_of_each_policy(file, tmp_path):
     out = tmp_path / "run"
     sweep(file, out, failing=("greedy",))

@@ -15,12 +15,13 @@ import numpy as np
 
 import linbet_jax
 from linbet_jax import provenance
-from linbet_jax.results import RunFolder, differences, digest
+from linbet_jax.results import MANIFEST, RunFolder, RunFolderError, differences, digest
 from linbet_jax.sweep.cells import Cell, block_size, entries, plan, swept_names
 from linbet_jax.sweep.estimate import COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
+from linbet_jax.sweep.reading import listed_cells
 from linbet_jax.sweep.store import Rows, Store, merged_facts
 from linbet_jax.tables import number
 
@@ -440,13 +441,17 @@ def _differences(
     if held.get("kind") != "sweep":
         return found
     found += differences(manifest.get("numerics", numerics), numerics)
-    if manifest.get("seeds", seeds) > seeds:
-        found.append(f"seeds ({manifest['seeds']} there, {seeds} here: they can only be raised)")
+    held_seeds = manifest.get("seeds", seeds)
+    if not isinstance(held_seeds, int):
+        raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {held_seeds!r}, not a whole number")
+    if held_seeds > seeds:
+        found.append(f"seeds ({held_seeds} there, {seeds} here: they can only be raised)")
     if found:
         return found
     ours = {cell.id for cell in cells}
-    there = {entry["id"] for entry in manifest.get("cells", [])}
-    lost = [entry for entry in manifest.get("cells", []) if entry["id"] not in ours]
+    listed = listed_cells(Path(MANIFEST), manifest)
+    there = {entry["id"] for entry in listed}
+    lost = [entry for entry in listed if entry["id"] not in ours]
     new = [cell.entry for cell in cells if cell.id not in there]
     return _changed(lost, new)[:_SHOWN] if lost else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,22 @@ def read(folder: Path) -> list[dict[str, Any]]:
             event = json.loads(line)
         except ValueError:  # cut off by a kill
             continue
-        if isinstance(event, dict) and "event" in event:
+        if isinstance(event, dict) and _sound(event):
             events.append(event)
     return events
+
+
+def _sound(event: Mapping[str, Any]) -> bool:
+    """Whether it is an event as :meth:`Journal.write` writes it, with numbers where there are numbers."""
+    try:
+        datetime.datetime.fromisoformat(event["time"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    numbers = [event[name] for name in ("seed_pulls", "run_seconds", "compile_seconds") if name in event]
+    worked = event.get("event") not in ("part", "done") or {"seed_pulls", "run_seconds"} <= event.keys()
+    return (
+        isinstance(event.get("event"), str)
+        and isinstance(event.get("cell"), (str, type(None)))
+        and all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in numbers)
+        and worked
+    )

@@ -14,7 +14,7 @@ from typing import Any
 
 from linbet_jax.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
-from linbet_jax.sweep.reading import read_notes
+from linbet_jax.sweep.reading import listed_cells, read_notes
 
 __all__ = ["Status", "status"]
 
@@ -66,7 +66,7 @@ def status(folder: Path | str) -> Status:
     config = manifest.get("config") if isinstance(manifest, dict) else None
     if not isinstance(config, dict) or config.get("kind") != "sweep":
         raise RunFolderError(f"{place} holds no sweep")
-    entries = manifest.get("cells", [])
+    entries = listed_cells(place / MANIFEST, manifest)
     titles = {entry["id"]: entry.get("title", f"{entry['set']}/{entry['policy']}") for entry in entries}
     unhealthy = _finished(place / CELLS, entries)
     events = journal.read(place)

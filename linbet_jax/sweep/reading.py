@@ -17,7 +17,7 @@ from linbet_jax.results import RunFolderError
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.store import METADATA
 
-__all__ = ["CellRun", "Journey", "read_journal", "read_notes", "read_run"]
+__all__ = ["CellRun", "Journey", "listed_cells", "read_journal", "read_notes", "read_run"]
 
 NUMBERS = ("seed", "pull", "regret", "payoff", "health")
 
@@ -129,6 +129,25 @@ def read_run(path: Path, identity: str) -> CellRun:
         payoff=grid["payoff"].astype(np.float64),
         health=grid["health"][:, 0].astype(np.int64),
     )
+
+
+def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells that a sweep's manifest lists.
+
+    Raises:
+        RunFolderError: the list, or a cell in it, is not as a sweep writes it.
+    """
+    cells = manifest.get("cells", [])
+    if not isinstance(cells, list):
+        raise RunFolderError(f"{path} is damaged: its cells are {cells!r}, not a list")
+    kinds = {"id": str, "set": str, "policy": str, "horizon": int, "seeds": int, "options": dict}
+    for number, cell in enumerate(cells):
+        for name, wanted in kinds.items():
+            if not isinstance(cell, dict) or not isinstance(cell.get(name), wanted):
+                raise RunFolderError(
+                    f"{path} is damaged: cell {number} has no {name}, or not one of type {wanted.__name__}"
+                )
+    return cells
 
 
 def read_journal(folder: Path) -> dict[str, Journey]:

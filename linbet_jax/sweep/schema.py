@@ -136,7 +136,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also whole numbers of thousands of digits, and as many brackets
         raise InputError(f"{path}: is not TOML: {error}") from error
 
 
@@ -174,7 +174,7 @@ def _value(text: str) -> Any:
     """A TOML value; what is none is a bare string."""
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return parsed["value"] if set(parsed) == {"value"} else text
 
