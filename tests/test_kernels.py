@@ -459,3 +459,22 @@ def test_batching_equals_a_loop():
 def test_wrong_shapes_are_refused_before_anything_runs(call):
     with pytest.raises(ValueError, match=r"expected|must be"):
         call()
+
+
+def test_medians_of_numbers_that_differ_in_their_last_bits_alone():
+    """Their upper 32 bits are the same: rows where these decide and rows where they do not, in one batch."""
+    rng = np.random.default_rng(0)
+    rows = np.stack([
+        1.0 + rng.integers(0, 2**18, 40) * 2.0**-52,
+        -3.0 - rng.integers(0, 50, 40) * 2.0**-51,
+        rng.standard_t(3, 40),
+        np.full(40, 0.1),
+        np.where(np.arange(40) < 25, 2.0 + rng.integers(0, 9, 40) * 2.0**-51, rng.normal(size=40)),
+        5e-324 * rng.integers(-9, 9, 40),
+    ])  # fmt: skip
+    for count in (39, 40):
+        medians = jax.vmap(lambda row, q=count: kernels.median_of_means(row[:q], q))(jnp.asarray(rows))
+        expected = np.median(rows[:, :count], axis=1)
+        np.testing.assert_allclose(medians, expected, rtol=4e-16, atol=5e-324)
+        if count % 2:
+            np.testing.assert_array_equal(medians, expected)

@@ -204,7 +204,9 @@ def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
             jnp.where(alike, lower, ~jnp.zeros((), jnp.uint32)),
             rank - jnp.sum((upper < found_upper).astype(jnp.int32)),
             jnp.where(settled, least, 0),
-            jnp.where(settled, 0, 32),
+            jax.lax.platform_dependent(
+                settled, cpu=_passes, default=lambda settled: jnp.full_like(settled, 32, jnp.int32)
+            ),
         )
         found = (found_upper.astype(word) << 32) | found_lower.astype(word)
     low = jax.lax.bitcast_convert_type(jnp.where(found >= top, found ^ top, ~found), values.dtype)
@@ -212,6 +214,11 @@ def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         return low, low
     above = jnp.min(jnp.where((bits > found) & ~jnp.isnan(values), values, jnp.inf))
     return low, jnp.where(jnp.sum((bits <= found).astype(jnp.int32)) > rank, low, above)
+
+
+def _passes(settled: jax.Array) -> jax.Array:
+    """None where there is nothing to find; a GPU would wait for the answer longer than for the passes."""
+    return jnp.where(settled, 0, 32).astype(jnp.int32)
 
 
 def _of_rank(words: jax.Array, rank: jax.Array, begun: jax.Array, passes: Any) -> jax.Array:
