@@ -225,7 +225,7 @@ def _of_rank(words: jax.Array, rank: jax.Array, begun: jax.Array, passes: Any) -
     """The ``rank``-th smallest, counted from 1, of words [n] uint32, by ``passes`` bits from the top on."""
 
     def settle(i: jax.Array, found: jax.Array) -> jax.Array:
-        trial = found | (jnp.asarray(2**31, jnp.uint32) >> i.astype(jnp.uint32))
+        trial = found | (jnp.asarray(2**31, jnp.uint32) >> jnp.asarray(i, jnp.uint32))
         return jnp.where(jnp.sum((words < trial).astype(jnp.int32)) < rank, trial, found)
 
     return jax.lax.fori_loop(np.int32(0), jnp.asarray(passes, jnp.int32), settle, begun)
