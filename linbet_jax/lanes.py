@@ -9,9 +9,12 @@ calls in order.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
+import queue
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
@@ -74,14 +77,47 @@ def devices_in_environment() -> bool:
     return "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
 
 
-def submit(lane: int, launch: Callable[[], Any]) -> Future[Any]:
+def first_lane() -> int:
+    """Where a simulation begins: one lane on from the last one, so that small ones beside each other spread out."""
+    return next(_TURN)
+
+
+_TURN = itertools.count()
+
+
+def submit(lane: int, launch: Callable[[], Any]) -> Callable[[], Any]:
     """Starts a launch on a lane, after those it was given before, of whichever simulation.
 
     JAX's settings that hold for one thread only (``jax.disable_jit()`` and the like) do not reach it.
+
+    Returns:
+        A function that waits until the launch is made and returns what it returned.
     """
-    return _thread(lane).submit(launch)
+    try:
+        given = _lane(lane)
+    except RuntimeError:  # Python is ending and starts no more threads
+        launched = launch()
+        return lambda: launched
+    future: Future[Any] = Future()
+    given.put((future, launch))
+    return future.result
 
 
+# Threads of our own: those of an executor take nothing on once the main thread has ended, while others may still run.
 @functools.cache
-def _thread(lane: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix=f"linbet-lane-{lane}")
+def _lane(lane: int) -> queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]]:
+    given: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+
+    def work() -> None:
+        while True:
+            _launch(*given.get())
+
+    threading.Thread(target=work, name=f"linbet-lane-{lane}", daemon=True).start()
+    return given
+
+
+def _launch(future: Future[Any], launch: Callable[[], Any]) -> None:
+    try:
+        future.set_result(launch())
+    except BaseException as error:  # the caller's to raise
+        future.set_exception(error)

@@ -478,3 +478,8 @@ def test_medians_of_numbers_that_differ_in_their_last_bits_alone():
         np.testing.assert_allclose(medians, expected, rtol=4e-16, atol=5e-324)
         if count % 2:
             np.testing.assert_array_equal(medians, expected)
+
+
+@pytest.mark.parametrize("pair", [(-np.inf, 1.0), (1.0, np.inf), (-1.7e308, 1.7e308), (1.7e308, 1.7e308)])
+def test_medians_of_two_at_the_ends(pair):
+    assert kernels.median_of_means(jnp.asarray(pair), 2) == 0.5 * pair[0] + 0.5 * pair[1]

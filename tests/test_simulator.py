@@ -124,6 +124,62 @@ def test_simulations_at_the_same_time_share_the_cores(monkeypatch):
         assert_same(alone[name], job.result())
 
 
+AFTER_THE_MAIN_THREAD = """
+    import atexit, os, threading, time, jax, numpy as np
+    import linbet_jax as lb
+    from linbet_jax import lanes
+    lanes.usable_cores = lambda: [0, 1]
+    bandit = lb.LinearBandit(np.eye(3), np.array([0.9, 0.5, 0.1]), lb.noise.StudentT(3.0))
+    policy, params = lb.make_policy("uniform", bandit, horizon=50)
+
+    def simulate(where):
+        result = lb.simulate(policy, params, bandit, horizon=50, num_seeds=100, key=jax.random.key(0))
+        print(where, result.device, int(result.health.sum()), flush=True)
+
+    def later():
+        time.sleep(0.3)
+        simulate("thread")
+
+    if {first}:
+        simulate("main")
+    atexit.register(lambda: simulate("atexit"))
+    threading.Thread(target=later).start()
+"""
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_simulations_after_the_main_thread_has_ended(first):
+    code = textwrap.dedent(AFTER_THE_MAIN_THREAD).replace("{first}", str(first))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["main cpu x2 0"] * first + ["thread cpu x2 0", "atexit cpu x2 0"]
+
+
+def test_running_is_timed_wherever_it_happens():
+    bandit = bandit_of()
+    with jax.disable_jit():
+        slow = run("uniform", bandit, num_seeds=2, horizon=3)
+    assert slow.run_seconds > 0.05  # operation by operation: whole seconds
+
+
+def test_an_error_in_a_launch_is_raised_and_the_lane_goes_on():
+    def broken():
+        raise KeyError("there")
+
+    with pytest.raises(KeyError, match="there"):
+        lanes.submit(0, broken)()
+    assert lanes.submit(0, lambda: 3)() == 3
+
+
+def test_simulations_of_one_block_take_turns_on_the_lanes(monkeypatch):
+    monkeypatch.setattr(lanes, "usable_cores", lambda: [0, 1])
+    used = []
+    monkeypatch.setattr(simulator, "submit", lambda lane, launch: used.append(lane) or lanes.submit(lane, launch))
+    for _ in range(4):
+        run("uniform", bandit_of(), num_seeds=3)
+    assert used in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
 def test_keys_of_many_replications_are_distinct():  # R3
     keys = jax.vmap(lambda s: jax.random.key_data(jax.random.fold_in(KEY, s)))(jnp.arange(100_000, dtype=jnp.uint32))
     assert np.unique(np.asarray(keys), axis=0).shape[0] == 100_000

@@ -40,7 +40,7 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
     length = pulls // num_blocks
     means = jnp.mean(payoffs[: num_blocks * length].reshape(num_blocks, length), axis=1)
     low, high = _middle(means, num_blocks)
-    return jnp.where(low == high, low, low + (high - low) / 2)  # infinite ones have no difference
+    return jnp.where(low == high, low, 0.5 * low + 0.5 * high)  # no difference: infinite ones have none
 
 
 @jax.jit
