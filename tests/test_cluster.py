@@ -119,8 +119,7 @@ def test_the_same_bytes_in_float32(local, folder, tmp_path):
     """Indices that are nearly equal part at the last bit: a worker of one core and a process of many agree in it."""
     file = folder / "single.toml"
     file.write_text(
-        'dtype = "float32"\nseeds = 48\nrecords = 6\nhorizon = 3000\n[sets.S4]\n'
-        "[policies.crt]\nradius_scale = 0.3\n[policies.tofu]\nradius_scale = 0.3\n"
+        'dtype = "float32"\nseeds = 48\nrecords = 6\nhorizon = 3000\n[sets.S4]\n[policies.crt]\nradius_scale = 0.3\n'
     )
     assert not run_sweep(read(file), tmp_path / "there", executor=local).failed
     assert cells(tmp_path / "there") == in_process(file, tmp_path / "here")
