@@ -1,9 +1,8 @@
 """Run folders: what a command writes, so that it can be killed at any moment and carried on.
 
-A run folder holds `manifest.json` (which run this is, and how it went), `cells/<key>.npz` (one finished
-piece of work each, its name the hash of everything that decides its numbers) and the outputs made from
-the cells. Every file appears whole or not at all. A folder belongs to one configuration, and to one
-process at a time.
+A run folder holds `manifest.json` (which run this is, and how it went), `cells` (finished pieces of work, see
+`sweep.store`) and the outputs made from the cells. Every file appears whole or not at all. A folder belongs to one
+configuration, and to one process at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import io
 import json
 import os
 import secrets
@@ -22,14 +20,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from linbet_jax.errors import InputError
 
 __all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "write_json", "write_text"]
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
-_CHECKSUM = "checksum"
 
 
 class RunFolderError(InputError):
@@ -117,7 +113,6 @@ class RunFolder:
         self._compare = compare
         self.config: dict[str, Any] = json.loads(json.dumps(_plain(config)))
         self.manifest: dict[str, Any] = {}
-        self.damaged: list[str] = []
         self._lock: int | None = None
 
     def __enter__(self) -> RunFolder:
@@ -150,41 +145,6 @@ class RunFolder:
         """Replaces whole sections of the manifest on disk; `config` stays what it is."""
         self.manifest = {**self.manifest, **sections, "config": self.config}
         write_json(self.path / MANIFEST, self.manifest)
-
-    def load(self, key: str) -> dict[str, NDArray[Any]] | None:
-        """Arrays of a finished cell, or None when it must be computed.
-
-        A file that is damaged in any way (cut short, flipped bits, another cell's contents) counts as not
-        there and is noted in `damaged`.
-        """
-        path = self._cell(key)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            # From memory: NumPy leaves a file open when it cannot make sense of it.
-            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        except Exception:  # broken bytes make the readers of zip and npy raise nearly anything
-            arrays = {}
-        if str(arrays.pop(_CHECKSUM, "")) != _checksum(key, arrays):
-            self.damaged.append(path.name)
-            return None
-        return arrays
-
-    def save(self, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Stores a finished cell under its key, whole or not at all."""
-        if _CHECKSUM in arrays or any(array.dtype.hasobject for array in arrays.values()):
-            raise ValueError(f"cells hold plain arrays under names other than {_CHECKSUM!r}, got {sorted(arrays)}")
-        buffer = io.BytesIO()
-        members: dict[str, Any] = {_CHECKSUM: np.array(_checksum(key, arrays)), **arrays}
-        np.savez_compressed(buffer, **members)
-        with replacing(self._cell(key)) as temporary:
-            temporary.write_bytes(buffer.getvalue())
-
-    def _cell(self, key: str) -> Path:
-        return self.path / CELLS / f"{key[:32]}.npz"
 
     def _acquire(self) -> None:
         """Takes the folder's lock; the kernel frees it when its holder dies, however it dies."""
@@ -273,16 +233,6 @@ def differences(held: Mapping[str, Any], asked: Mapping[str, Any], prefix: str =
 def _short(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _checksum(key: str, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Hash of a cell's key, names, types, shapes and bytes."""
-    total = hashlib.sha256(key.encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import json
 import re
 from fractions import Fraction
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +20,7 @@ import linbet_jax as lb
 from linbet_jax import simulator, theory, tuning
 from linbet_jax.cli import main
 from linbet_jax.datasets import lower_bound as instances
-from linbet_jax.reproduce import (
-    coverage,
-    coverage_outputs,
-    lower_bound,
-    lower_bound_outputs,
-    robustness,
-    robustness_outputs,
-)
+from linbet_jax.experiments import coverage, driver, lower_bound, shared
 
 
 class Simulator:
@@ -67,10 +61,9 @@ class Simulator:
 @pytest.fixture
 def stand_in(monkeypatch):
     found = Simulator()
-    for module in (coverage, lower_bound, robustness, tuning):
+    for module in (shared, tuning):
         monkeypatch.setattr(module, "simulate_grid", found)
-    for module in (coverage_outputs, lower_bound_outputs, robustness_outputs):
-        monkeypatch.setattr(module, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
+    monkeypatch.setattr(driver, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
     return found
 
 
@@ -79,7 +72,7 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-CELLS = {"coverage": 40, "lower-bound": 22, "robustness": 16}
+CELLS = {"coverage": 40, "lower-bound": 22, "robustness": 8}
 NARROW = {"lower-bound": ["--d", "2", "--T", "100,500"], "coverage": [], "robustness": ["--horizon", "900"]}
 
 
@@ -92,7 +85,7 @@ def test_an_interrupted_run_carries_on_and_a_finished_one_computes_nothing(stand
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert run(experiment, whole) == 0
     out, err = capsys.readouterr()
-    names = [f"{experiment}{suffix}" for suffix in (".png", ".md", ".csv", ".pdf")]
+    names = [f"{experiment}{suffix}" for suffix in (".png", ".pdf", ".md", ".csv")]
     assert out.splitlines()[-5:] == [str(whole / name) for name in (*names, "manifest.json")]
     assert re.search(rf"{experiment}: .* seed-pulls in \d+ cells, about \d+ minutes? on", err)
     calls = len(stand_in.calls)
@@ -104,7 +97,7 @@ def test_an_interrupted_run_carries_on_and_a_finished_one_computes_nothing(stand
     assert not (cut / f"{experiment}.md").exists()
     stand_in.fail_after = None
     assert run(experiment, cut) == 0
-    begun = 2 if experiment == "robustness" else 0  # of the cell that was cut, MoM's, whose epsilons are calls apart
+    begun = 3 if experiment == "robustness" else 0  # of the cell that was cut, MoM's: its tuning, and two epsilons
     assert len(stand_in.calls) == 2 * calls + begun
     for name in names:
         assert (cut / name).read_bytes() == (whole / name).read_bytes()
@@ -211,10 +204,10 @@ def test_exponents_and_ratios_stand_beside_the_theory_s(stand_in, tmp_path, caps
 
 def report(regrets, lower=1.0):
     runs = [
-        lower_bound_outputs.Run(2, 1.0, 100, "tofu", 1.0, np.array(values), np.zeros(len(values), int), lower, np.nan)
+        lower_bound.Run("tofu", 1.0, np.array(values), np.zeros(len(values), int), 2, 1.0, 100, lower, np.nan)
         for values in regrets
     ]
-    return lower_bound_outputs.Report(runs, 3, 0.1, 1.0)
+    return lower_bound.Report(runs, 3)
 
 
 def test_only_a_mean_below_the_bound_beyond_chance_is_a_bug():
@@ -229,6 +222,13 @@ def test_only_a_mean_below_the_bound_beyond_chance_is_a_bug():
     values = 1.0 + (rng.permutation(np.repeat([-1.0, 1.0], 100)) - 3.3 / np.sqrt(200))
     assert len(report([values]).problems) == 1
     assert report([values] + [[9.0, 9.0]] * 99).problems == ()
+
+
+class Known(NamedTuple):
+    """Parameters of the policy that knows theta*."""
+
+    horizon: float
+    radius_scale: float
 
 
 @pytest.mark.timeout(120)
@@ -251,8 +251,8 @@ def test_a_policy_that_knows_theta_star_is_found_out(monkeypatch, tmp_path, caps
     )
     monkeypatch.setattr(lower_bound, "lower_bound", known)
     monkeypatch.setattr(lower_bound, "POLICIES", ("oful",))
-    monkeypatch.setattr(lower_bound, "make_policy", lambda *names, **options: (cheat, lb.policies.UniformParams(500.0)))
-    monkeypatch.setattr(lower_bound_outputs, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
+    monkeypatch.setattr(shared, "make_policy", lambda *names, **options: (cheat, Known(500.0, 1.0)))
+    monkeypatch.setattr(driver, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
     narrow = ["--d", "2", "--epsilon", "1", "--T", "100,500", "--seeds", "3", "--out", str(tmp_path / "run")]
     assert main(["reproduce", "lower-bound", *narrow]) == 1
     out, err = capsys.readouterr()
@@ -320,8 +320,7 @@ def test_what_wrong_knowledge_costs_is_a_paired_difference(stand_in, tmp_path):
 
 def test_the_pictures_are_drawn(stand_in, monkeypatch, tmp_path):
     figures = {}
-    for module in (coverage_outputs, lower_bound_outputs, robustness_outputs):
-        monkeypatch.setattr(module, "save_figure", lambda figure, path: figures.update({path.name: figure}))
+    monkeypatch.setattr(driver, "save_figure", lambda figure, path: figures.update({path.name: figure}))
     for experiment in CELLS:
         assert run(experiment, tmp_path / experiment, "--quiet") == 0
     panels = {name.removesuffix(".png"): figure.axes for name, figure in figures.items() if name.endswith(".png")}

@@ -122,13 +122,13 @@ LAYERS = {
     "runtime": {"cores", "errors", "checks", "lanes"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
-    "reproduce": {
-        "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals", "regret",
-        "results", "provenance", "costs", "tables", "plotting", "tuning",
-    },
     "sweep": {
         "errors", "labels", "checks", "lanes", "policy", "policies", "noise", "bandit", "datasets", "simulator",
         "regret", "results", "provenance", "costs", "tables", "runtime",
+    },
+    "experiments": {
+        "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals", "regret",
+        "results", "provenance", "costs", "tables", "plotting", "tuning", "sweep",
     },
     "report": {"_version", "errors", "labels", "theory", "regret", "results", "tables", "plotting", "sweep"},
     "bench": {
@@ -136,7 +136,7 @@ LAYERS = {
         "replication", "simulator", "regret", "results", "plotting", "runtime",
     },
     "cli": {
-        "_version", "errors", "theory", "noise", "policies", "datasets", "reproduce", "results", "bench", "sweep",
+        "_version", "errors", "theory", "noise", "policies", "datasets", "experiments", "results", "bench", "sweep",
         "report", "tables", "runtime",
     },
     "__main__": {"cli"},
@@ -175,7 +175,11 @@ def test_matplotlib_is_imported_for_plotting_alone():
                 "plotting.py",
                 "report/files.py",
                 "report/figures.py",
-                "reproduce/outputs.py",
+                "experiments/driver.py",
+                "experiments/figure2.py",
+                "experiments/precision.py",
+                "experiments/remark3.py",
+                "experiments/table2.py",
             )
 
 

@@ -4,7 +4,6 @@ The host side is tested with a stand-in for the simulator; the runs of whole pro
 """
 
 import csv
-import dataclasses
 import fcntl
 import json
 import os
@@ -23,9 +22,10 @@ import pytest
 
 from linbet_jax import tuning
 from linbet_jax.cli import main
+from linbet_jax.cli.parser import build_parser
+from linbet_jax.experiments import driver
+from linbet_jax.experiments import figure2 as work
 from linbet_jax.plotting import save_figure
-from linbet_jax.reproduce import cells as work
-from linbet_jax.reproduce import outputs
 
 PICTURES = ("figure2.png", "figure2.pdf", "figure2_regret.png", "figure2_regret.pdf")
 OUTPUTS = (*PICTURES, "figure2_tuning.png", "figure2_tuning.pdf", "table.md", "curves.csv")
@@ -79,9 +79,9 @@ class Simulator:
 @pytest.fixture
 def simulator(monkeypatch):
     stand_in = Simulator()
-    monkeypatch.setattr(work, "simulate_grid", stand_in)
+    monkeypatch.setattr(work.shared, "simulate_grid", stand_in)
     monkeypatch.setattr(tuning, "simulate_grid", stand_in)
-    monkeypatch.setattr(outputs, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
+    monkeypatch.setattr(driver, "save_figure", lambda figure, path: path.write_bytes(b"drawing"))
     return stand_in
 
 
@@ -104,7 +104,7 @@ def test_every_policy_tunes_on_one_key_and_is_evaluated_on_another(simulator, tm
     assert tuning_key != evaluation_key
     out, err = capsys.readouterr()
     assert out.splitlines()[-9:] == [str(tmp_path / "run" / name) for name in (*OUTPUTS, "manifest.json")]
-    assert len(re.findall(r"^\[ ?\d+/10\] S[13] \w+ +regret .* at ×0\.03 \(1\.5 s\)$", err, re.MULTILINE)) == 10
+    assert len(re.findall(r"^\[ ?\d+/10\] S[13]/\w+  regret .* at ×0\.03 \(\d+\.\d s\)$", err, re.MULTILINE)) == 10
     assert "\x1b" not in out + err
 
 
@@ -131,7 +131,7 @@ def test_the_choice_of_the_scale(regret, health, chosen):
 
 
 def test_what_is_written(simulator, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(outputs, "save_figure", save_figure)
+    monkeypatch.setattr(driver, "save_figure", save_figure)
     assert run(tmp_path / "run", "--horizon", "2000", "--quiet") == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("", "")
@@ -174,7 +174,8 @@ def test_what_is_written(simulator, tmp_path, capsys, monkeypatch):
     assert cell["facts"]["k"] == 262
     assert cell["facts"]["N"] == 7
     assert cell["chosen_radius_scale"] == 0.03
-    assert cell["seconds"] == {"compile": 1.0, "tuning": 0.25, "evaluation": 0.25}
+    assert cell["seconds"].keys() == {"wall", "cpu", "compile", "tuning", "evaluation"}
+    assert [cell["seconds"][name] for name in ("compile", "tuning", "evaluation")] == [1.0, 0.25, 0.25]
     assert {"m", "r"} <= manifest["cells"]["S1/mom"]["facts"].keys()
     assert cell["block_size"] == 16
 
@@ -184,7 +185,7 @@ def test_the_paper_s_own_horizon_is_not_marked(simulator, tmp_path, capsys):
     assert "QUICK LOOK" not in capsys.readouterr().out + (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["config"]["horizon"] == "paper"
-    assert {title: cell["horizon"] for title, cell in manifest["cells"].items() if "tofu" in title} == {
+    assert {title: cell["own"]["horizon"] for title, cell in manifest["cells"].items() if "tofu" in title} == {
         "S1/tofu": 20_000,
         "S3/tofu": 10_000,
     }
@@ -273,28 +274,26 @@ def test_ctrl_c_is_130_and_what_is_done_is_kept(simulator, tmp_path, capsys):
     assert len(simulator.calls) == count + 2 * (10 - kept)
 
 
-def test_the_key_of_a_cell_changes_with_what_decides_its_numbers():
-    settings = work.Settings(sets=("S1", "S3"), horizon=900)
-    cells = work.plan(settings)
-    config = work.configuration(settings, cells, "cpu")
-    keys = {work.cell_key(cell, config) for cell in cells}
-    assert len(keys) == len(cells)
-    for change in (
-        {"seeds": 11},
-        {"tuning_seeds": 11},
-        {"records": 100},
-        {"key": {"seed": 1, "tuning_fold": 2}},
-        {"radius_scale_grid": [1.0]},
-        {"instances": {"S1": "x", "S3": "y"}},
-        {"numerics": {**config["numerics"], "jax": "0"}},
-        {"numerics": {**config["numerics"], "code": "0"}},
-        {"delta": 0.2},
-    ):
-        assert not keys & {work.cell_key(cell, {**config, **change}) for cell in cells}
+def test_the_id_of_a_cell_changes_with_what_decides_its_numbers():
+    def ids(numerics=(), **options):
+        plan = work.plan(**{"sets": ("S1", "S3"), "horizon": 900, **options})
+        return set(driver._identities(plan, dict(numerics)).values())
+
+    usual = ids()
+    assert len(usual) == 10
+    for change in ({"seeds": 11}, {"tuning_seeds": 11}, {"horizon": 901}, {"dtype": "float32"}):
+        assert not usual & ids(**change)
+    assert not usual & ids({"jax": "0"})
+    assert not usual & ids({"code": "0"})
+    for name in ("GRID", "RECORDS", "SEED", "TUNING"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(work, name, (1.0,) if name == "GRID" else 7)
+            assert not usual & ids()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "DATASETS", {})  # its panels and captions
+        assert usual == ids()
     # Which other cells run beside it does not.
-    alone = work.Settings(sets=("S3",), horizon=900)
-    for cell in work.plan(alone):
-        assert work.cell_key(cell, work.configuration(alone, work.plan(alone), "cpu")) in keys
+    assert ids(sets=("S3",)) < usual
 
 
 def test_the_terminal_table_fits_a_terminal(simulator, tmp_path, capsys):
@@ -306,7 +305,7 @@ def test_the_terminal_table_fits_a_terminal(simulator, tmp_path, capsys):
 @pytest.mark.parametrize("sets", ["S3", "S1,S3", "S1,S2,S3", "S1,S2,S3,S4"])
 def test_nothing_written_in_a_figure_is_cut_off(simulator, tmp_path, monkeypatch, sets):
     figures = {}
-    monkeypatch.setattr(outputs, "save_figure", lambda figure, path: figures.update({path.name: figure}))
+    monkeypatch.setattr(driver, "save_figure", lambda figure, path: figures.update({path.name: figure}))
     arguments = ["--sets", sets, "--seeds", "3", "--tuning-seeds", "2", "--horizon", "2000", "--quiet"]
     assert main(["reproduce", "figure2", *arguments, "--out", str(tmp_path / "run")]) == 0
     for name in ("figure2.png", "figure2_regret.png"):
@@ -326,10 +325,10 @@ def test_nothing_written_in_a_figure_is_cut_off(simulator, tmp_path, monkeypatch
 def test_the_verdict_on_the_paper_s_claim_rests_on_regret():
     def claim(first, second, health=None):
         regret, payoff = (
-            outputs.statistics.paired_difference(a, b, health)
+            work.statistics.paired_difference(a, b, health)
             for a, b in ((np.array(first), np.array(second)), (9000.0 - np.array(first), 9000.0 - np.array(second)))
         )
-        return outputs._Claim("S3", "tuned", ("TOFU", "CRT"), ("TOFU ×0.01", "CRT"), regret, payoff, rounding=0.01)
+        return work._Claim("S3", "tuned", ("TOFU", "CRT"), ("TOFU ×0.01", "CRT"), regret, payoff, rounding=0.01)
 
     low, high = [100.0, 200.0, 300.0], [500.0, 600.0, 710.0]
     assert claim(low, high).verdict == "TOFU ahead, as in the paper"
@@ -346,26 +345,25 @@ def test_the_verdict_on_the_paper_s_claim_rests_on_regret():
 
 
 def test_the_spread_of_a_progress_line_is_named():
-    summary = outputs.statistics.summarize(np.array([100.0, 200.0, 300.0]))
-    assert outputs.summary_text(summary) == "200 ± 100 sd"
-    assert outputs.summary_text(summary, unit="") == "200 ± 100"
+    summary = work.statistics.summarize(np.array([100.0, 200.0, 300.0]))
+    assert work._mean_sd(summary) == "200 ± 100 sd"
+    assert work._mean_sd(summary, unit="") == "200 ± 100"
 
 
 def test_settings_are_the_paper_s_by_default():
-    assert dataclasses.asdict(work.Settings()) == {
-        "sets": ("S1", "S2", "S3", "S4"),
-        "seeds": 10,
-        "tuning_seeds": 10,
-        "horizon": None,
-        "dtype": "float64",
-    }
-    cells = work.plan(work.Settings())
-    assert len(cells) == 20
-    assert {(cell.set_name, cell.horizon, cell.delta, cell.ridge) for cell in cells} == {
-        ("S1", 20_000, 0.1, 1.0),
-        ("S2", 20_000, 0.1, 1.0),
-        ("S3", 10_000, 0.1, 1.0),
-        ("S4", 10_000, 0.1, 1.0),
+    options = build_parser().parse_args(["reproduce", "figure2"])
+    plan = work.plan(**{name: getattr(options, name) for name in options.asked})
+    assert plan.config == work.plan().config
+    asked = {name: plan.config[name] for name in ("sets", "seeds", "tuning_seeds", "horizon")}
+    assert asked == {"sets": ["S1", "S2", "S3", "S4"], "seeds": 10, "tuning_seeds": 10, "horizon": "paper"}
+    assert plan.dtype == "float64"
+    assert len(plan.cells) == 20
+    fields = ("place", "horizon", "delta", "ridge", "dtype")
+    assert {tuple(cell.own[field] for field in fields) for cell in plan.cells} == {
+        ("S1", 20_000, 0.1, 1.0, "float64"),
+        ("S2", 20_000, 0.1, 1.0, "float64"),
+        ("S3", 10_000, 0.1, 1.0, "float64"),
+        ("S4", 10_000, 0.1, 1.0, "float64"),
     }
 
 
@@ -436,7 +434,7 @@ def manifest_of(folder):
 def test_a_run_for_real_ends_with_the_table_and_the_files(uninterrupted):
     folder, output, messages = uninterrupted
     assert "\x1b" not in output + messages
-    assert messages.count("\n") == 3 + 5  # the device, the quick look, one plain line per cell, drawing
+    assert messages.count("\n") == 4 + 5  # the device, the cost, the quick look, one plain line per cell, drawing
     lines = output.splitlines()
     assert "QUICK LOOK at T=400" in lines[0]
     assert lines[-9:] == [f"run/{name}" for name in (*OUTPUTS, "manifest.json")]
@@ -449,13 +447,13 @@ def test_killed_and_resumed_is_the_same_as_uninterrupted(uninterrupted, environm
     folder, _, _ = uninterrupted
     out = tmp_path / "run"
     with subprocess.Popen(command(out, "--quiet"), env=environment, stderr=subprocess.PIPE) as process:
-        while process.poll() is None and len(list(out.glob("cells/[!.]*.npz"))) < 2:
+        while process.poll() is None and len(list(out.glob("cells/[!.]*.parquet"))) < 2:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert process.returncode == -signal.SIGKILL
     kept = contents(out)
-    assert 2 <= len([name for name in kept if name.endswith(".npz")]) < 5
+    assert 2 <= len([name for name in kept if name.endswith(".parquet")]) < 5
     assert not (out / "table.md").exists()
 
     resumed = subprocess.run(command(out), env=environment, capture_output=True, text=True, timeout=280, check=False)
@@ -502,7 +500,7 @@ def test_a_live_line_on_a_terminal_and_the_same_numbers(uninterrupted, environme
 def test_ctrl_c_ends_at_once_with_130(uninterrupted, environment, tmp_path):
     out = tmp_path / "run"
     with subprocess.Popen(command(out), env=environment, stderr=subprocess.PIPE, text=True) as process:
-        while process.poll() is None and len(list(out.glob("cells/[!.]*.npz"))) < 1:
+        while process.poll() is None and len(list(out.glob("cells/[!.]*.parquet"))) < 1:
             time.sleep(0.002)
         begun = time.perf_counter()
         process.send_signal(signal.SIGINT)

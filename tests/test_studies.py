@@ -6,6 +6,7 @@ The host side is tested with numbers made up here or a stand-in for the simulato
 import argparse
 import contextlib
 import csv
+import dataclasses
 import json
 import math
 import os
@@ -18,23 +19,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from linbet_jax import dataset, tables
+from linbet_jax import tables
 from linbet_jax.cli import main
-from linbet_jax.cli import study as command
-from linbet_jax.intervals import RESAMPLES
+from linbet_jax.cli import reproduce as command
+from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
+from linbet_jax.experiments.driver import Cell, Cost, Found, Outputs
+from linbet_jax.experiments.shared import Sample, Task
+from linbet_jax.intervals import RESAMPLES, share_interval
 from linbet_jax.regret import fitted_exponent, summarize
-from linbet_jax.reproduce import (
-    intervals,
-    measure,
-    precision,
-    precision_outputs,
-    remark3,
-    remark3_outputs,
-    study,
-    table2,
-    table2_outputs,
-)
-from linbet_jax.results import RunFolderError
+from linbet_jax.results import RunFolder, RunFolderError
+from linbet_jax.sweep.store import Store
 
 
 class Reporter:
@@ -57,145 +52,216 @@ class Reporter:
         return contextlib.nullcontext()
 
 
-def opened(out, reporter=None, **config):
-    return study.Study(
-        "trial",
-        {"dtype": "float64", "seeds": 3, **config},
-        out,
-        kind="cpu",
-        devices="here",
-        reporter=reporter or Reporter(),
-        cost=study.Cost(2, 70, 1.0),
-    )
+def compute(progress):
+    return Found({"numbers": np.arange(3) * 1.5}, {"word": "seven"}, {"inside": 0.25})
 
 
-# The study itself
+def run(out, cells, reporter=None, *, code=(compute,), workers=1, **config):
+    """A trial of (title, what decides its numbers, pulls, function)."""
+
+    def show(found):
+        titles.extend(found)
+        return Outputs("the table", {}, {"table.md": "# One\n"}, 2, sections={"extra": {"k": 1}})
+
+    titles = []
+    parts = [Cell(title, own, Cost(1, pulls, float(pulls)), work) for title, own, pulls, work in cells]
+    plan = driver.Plan("trial", {"seeds": 3, **config}, "float64", parts, code, show, workers)
+    outputs, files = driver.run(plan, out, kind="cpu", devices="here", reporter=reporter or Reporter())
+    assert titles == [cell.title for cell in parts]
+    assert outputs.text == "the table"
+    return files
 
 
-def test_a_cell_is_computed_once_and_loaded_ever_after(tmp_path):
+def manifest_of(folder):
+    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+
+# The one runner
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cell_is_computed_once_and_loaded_ever_after(tmp_path, workers):
     calls = []
 
-    def compute():
-        calls.append(len(calls))
-        return {"numbers": np.arange(3) * 1.5, "word": np.array("seven")}
-
-    for again in (False, True):
-        reporter = Reporter()
-        with opened(tmp_path / "run", reporter) as trial:
-            first = trial.cell("one", {"T": 7}, compute, pulls=40)
-            assert first["numbers"].tolist() == [0.0, 1.5, 3.0]
-            assert str(first["word"]) == "seven"
-            trial.cell("two", {"T": 8}, compute, pulls=30)
-            trial.finish([trial.file("table.md")], 2, extra={"k": 1})
-        assert calls == [0, 1]
-        assert (reporter.total, reporter.units) == (70, 70)
-        ends = [": done already" if again else " s)"] * 2
-        assert all(line.endswith(end) for line, end in zip(reporter.lines, ends, strict=True))
-        assert [line.split("] ")[0] for line in reporter.lines] == ["[1/2", "[2/2"]
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
-    assert (manifest["status"], manifest["unhealthy"], manifest["extra"]) == ("finished", 2, {"k": 1})
-    assert manifest["outputs"] == ["table.md"]
-    assert manifest["cells"]["two"]["own"] == {"T": 8}
-    assert set(manifest["cells"]["one"]["seconds"]) == {"wall", "cpu"}
-    assert manifest["config"]["experiment"] == "trial"
-    assert manifest["config"]["numerics"]["dtype"] == "float64"
-
-
-def test_what_decides_a_cell_s_numbers_decides_its_key(tmp_path, monkeypatch):
-    calls = []
-
-    def compute():
+    def count(progress):
         calls.append(1)
-        return {"x": np.zeros(1)}
+        return compute(progress)
 
-    def visit(own):
-        with opened(tmp_path / "run") as trial:
-            trial.cell("one", own, compute)
+    cells = [("one", {"T": 7}, 30, count), ("two", {"T": 8}, 40, count)]
+    reporter = Reporter()
+    files = run(tmp_path / "run", cells, reporter, workers=workers)
+    assert [path.name for path in files] == ["table.md", "manifest.json"]
+    assert (reporter.total, reporter.units, len(calls)) == (70, 70, 2)
+    assert {line.split(" (")[0] for line in reporter.lines[:2]} in (
+        {"[1/2] one", "[2/2] two"},
+        {"[1/2] two", "[2/2] one"},
+    )
+    assert reporter.lines[2:] == ["drawing"]
+    first = manifest_of(tmp_path / "run")
+    assert (first["status"], first["unhealthy"], first["extra"]) == ("finished", 2, {"k": 1})
+    assert first["outputs"] == ["table.md"]
+    assert first["config"]["experiment"] == "trial"
+    assert first["config"]["numerics"]["dtype"] == "float64"
+    assert list(first["cells"]) == ["one", "two"]
+    two = first["cells"]["two"]
+    assert (two["own"], two["word"]) == ({"T": 8}, "seven")
+    assert two["seconds"].keys() == {"wall", "cpu", "inside"}
+    assert two["seconds"]["inside"] == 0.25
 
-    visit({"T": 7})
-    visit({"T": 7})
-    assert len(calls) == 1
-    visit({"T": 8})
+    reporter = Reporter()
+    run(tmp_path / "run", cells, reporter, workers=workers)
     assert len(calls) == 2
-    monkeypatch.setattr(study, "_source", lambda compute: "another file")
-    visit({"T": 7})
-    assert len(calls) == 3
+    assert reporter.lines == ["2 of 2 cells are done already", "drawing"]
+    assert manifest_of(tmp_path / "run")["cells"] == first["cells"]
+
+
+def test_what_decides_a_cell_s_numbers_decides_its_id(tmp_path):
+    calls = []
+
+    def count(progress):
+        calls.append(1)
+        return compute(progress)
+
+    def visit(own, code=(compute,)):
+        run(tmp_path / "run", [("one", own, 1, count)], code=code)
+        return len(calls)
+
+    assert [visit({"T": 7}), visit({"T": 7}), visit({"T": 8}), visit({"T": 7})] == [1, 1, 2, 2]
+    assert visit({"T": 7}, code=(compute, Reporter)) == 3  # other code
 
 
 def test_a_damaged_cell_is_computed_again_and_said_so(tmp_path):
-    def visit(reporter):
-        with opened(tmp_path / "run", reporter) as trial:
-            return trial.cell("one", {}, lambda: {"x": np.arange(4)})
-
-    visit(Reporter())
-    [path] = (tmp_path / "run" / "cells").glob("*.npz")
-    path.write_bytes(path.read_bytes()[:-20])
+    run(tmp_path / "run", [("one", {}, 1, compute)])
+    [path] = (tmp_path / "run" / "cells").glob("*.parquet")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
     reporter = Reporter()
-    assert visit(reporter)["x"].tolist() == [0, 1, 2, 3]
+    run(tmp_path / "run", [("one", {}, 1, compute)], reporter)
     assert reporter.lines[0] == f"damaged: {path.name} is computed again"
+    assert path.read_bytes() == whole
 
 
 def test_a_run_that_fails_keeps_what_is_finished_and_another_run_is_refused(tmp_path):
-    def fail():
+    def fail(progress):
         raise KeyboardInterrupt
 
-    with opened(tmp_path / "run") as trial:
-        trial.cell("one", {}, lambda: {"x": np.arange(4)})
-        with pytest.raises(KeyboardInterrupt):
-            trial.cell("two", {"b": 1}, fail)
-    assert json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))["status"] == "running"
-    with opened(tmp_path / "run") as trial:
-        trial.cell("one", {}, fail)
-        with pytest.raises(ValueError, match="two cells are called 'one'"):
-            trial.cell("one", {}, fail)
-    with (
-        pytest.raises(RunFolderError, match=r"differs in seeds \(3 there, 4 here\)"),
-        opened(tmp_path / "run", seeds=4),
-    ):
-        pass
-
-
-def test_progress_within_a_cell_never_exceeds_it(tmp_path):
+    one = ("one", {}, 1, compute)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "run", [one, ("two", {"b": 1}, 1, fail)])
+    assert manifest_of(tmp_path / "run")["status"] == "running"
+    assert not (tmp_path / "run" / "table.md").exists()
     reporter = Reporter()
-    with opened(tmp_path / "run", reporter) as trial:
+    run(tmp_path / "run", [("one", {}, 1, fail), ("two", {"b": 1}, 1, compute)], reporter)
+    assert reporter.lines[0] == "1 of 2 cells are done already"
+    with pytest.raises(ValueError, match="two cells have one title"):
+        run(tmp_path / "run", [one, one])
+    with pytest.raises(RunFolderError, match=r"differs in seeds \(3 there, 4 here\)"):
+        run(tmp_path / "run", [one], seeds=4)
 
-        def compute():
-            advance = trial.progress(10)
-            advance(1, 3)
-            assert reporter.units == 10
-            advance(3, 3)
-            assert reporter.units == 25  # 30 pulls, of a cell of 25
-            return {}
 
-        trial.cell("one", {}, compute, pulls=25)
-    assert reporter.units == 25
+def test_progress_within_a_cell_never_exceeds_it():
+    reporter = Reporter()
+    progress = driver.Progress(reporter, 25)
+    told = progress.of(10)
+    told(1, 3)
+    assert reporter.units == 10
+    told(3, 3)
+    assert (reporter.units, progress.left) == (25, 0)  # 30 pulls, of a cell of 25
+
+
+def test_a_table_of_arrays_gives_the_arrays_back():
+    values = np.arange(6.0).reshape(1, 2, 3)
+    table = driver.long_form({"stage": [4], "scale": (1.0, 0.3), "seed": range(3)}, {"x": values, "y": [[[5], [6]]]})
+    assert {name: column.tolist() for name, column in table.items()} == {
+        "stage": [4] * 6,
+        "scale": [1.0] * 3 + [0.3] * 3,
+        "seed": [0, 1, 2] * 2,
+        "x": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0],
+        "y": [5] * 3 + [6] * 3,
+    }
+    assert np.array_equal(table["x"].reshape(1, 2, 3), values)
+
+
+# Its cells in the sweeps' store
+
+COLUMNS = {"seed": np.arange(3), "regret": np.array([0.5, np.nan, 1e300]), "first": np.array([3, 0, 1], np.int32)}
+FACTS = {"notes": ["a", "λ"], "scale": 0.1}
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "cells").mkdir()
+    return Store(tmp_path)
+
+
+def test_columns_come_back_as_they_were_stored(store):
+    assert store.read_columns("a" * 32) is None
+    path = store.write_columns("a" * 32, COLUMNS, FACTS)
+    columns, facts = store.read_columns("a" * 32)
+    assert list(columns) == list(COLUMNS)
+    for name, values in COLUMNS.items():
+        np.testing.assert_array_equal(columns[name], values)
+        assert columns[name].dtype == values.dtype
+    assert facts == FACTS
+    assert store.damaged == []
+    content = path.read_bytes()
+    store.write_columns("a" * 32, COLUMNS, FACTS)
+    assert path.read_bytes() == content
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_every_flipped_byte_of_a_cell_s_columns_is_noticed(store):
+    path = store.write_columns("a" * 32, COLUMNS, FACTS)
+    content = path.read_bytes()
+    wrong = [content[: len(content) // 2], b"", b"no Parquet at all"]
+    wrong += [content[:at] + bytes([content[at] ^ (1 << at % 8)]) + content[at + 1 :] for at in range(len(content))]
+    for damaged in wrong:
+        path.write_bytes(damaged)
+        stored = store.read_columns("a" * 32)
+        # A byte that nothing depends on (the name of the writing program, say) may differ; numbers may not.
+        if stored is not None:
+            assert stored[1] == FACTS
+            assert all(np.array_equal(stored[0][name], COLUMNS[name], equal_nan=True) for name in COLUMNS)
+    assert len(store.damaged) > 0.7 * len(wrong)
+
+
+def test_another_cell_s_columns_are_damage(store):
+    path = store.write_columns("a" * 32, COLUMNS, FACTS)
+    path.rename(store.cell_path("b" * 32))
+    assert store.read_columns("b" * 32) is None
+    assert store.damaged == [f"{'b' * 32}.parquet"]
+
+
+# The command
 
 
 def test_the_cost_in_words():
-    assert study.Cost(12, 23_456_789, 601.0).sentence(2) == "2.3e+07 seed-pulls in 12 cells, about 6 minutes on 2 cores"
-    assert study.Cost(1, 10, 0.5).sentence(1) == "10 seed-pulls in 1 cell, about 1 minute on 1 core"
-    small, large = (
-        study.seed_pulls_cost("tofu", num_arms=20, dim=10, horizon=horizon, replications=5) for horizon in (10, 20)
-    )
-    assert (small.seed_pulls, large.seed_pulls) == (50, 100)
-    assert large.core_seconds - small.core_seconds == pytest.approx(50e-6 * (0.2 + 8e-4 * 200 + 0.024 * 100))
-    assert (small + large).cells == 2
+    assert Cost(12, 23_456_789, 601.0).sentence(2) == "2.3e+07 seed-pulls in 12 cells, about 6 minutes on 2 cores"
+    assert Cost(1, 10, 0.5).sentence(1) == "10 seed-pulls in 1 cell, about 1 minute on 1 core"
 
 
 def options(out, **more):
     return argparse.Namespace(
-        device="auto", seeds=None, full=True, dtype="float32", out=out, quiet=False, experiment="remark3", **more
+        device="auto",
+        seeds=None,
+        full=True,
+        dtype="float32",
+        out=out,
+        quiet=False,
+        experiment="remark3",
+        asked=("seeds", "full", "dtype"),
+        **more,
     )
 
 
 def test_the_command_states_the_cost_before_it_starts(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(command.runtime, "prepare", lambda device: SimpleNamespace(count=2, kind="cpu"))
 
-    def reproduce(plan, out, *, kind, devices, reporter):
-        reporter.say(f"starting in {out} with {plan.dtype}, {plan.seeds} seeds")
-        return study.Outcome("the table", (out / "a.md",), 0, problems=("too good",))
+    def stand_in(plan, out, *, kind, devices, reporter):
+        reporter.say(f"starting in {out} with {plan.dtype}, {plan.config['seeds']} seeds")
+        return Outputs("the table", {}, {}, 0, problems=["too good"]), (out / "a.md",)
 
-    monkeypatch.setattr(remark3, "reproduce", reproduce)
+    monkeypatch.setattr(driver, "run", stand_in)
     monkeypatch.chdir(tmp_path)
     assert command.run(options(None)) == 1
     out, err = capsys.readouterr()
@@ -267,22 +333,22 @@ def test_tables_of_all_kinds():
     ],
 )
 def test_the_exact_binomial_interval(count, total, low, high):
-    found = intervals.share(count, total)
-    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
-    assert found.value == count / total
+    found = share_interval(count, total, method="clopper-pearson")
+    assert found == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
-def test_shares_that_cannot_be():
-    with pytest.raises(ValueError, match="count=3, total=2"):
-        intervals.share(3, 2)
+def exponent(t, values, health):
+    """As of samples of these values `[S, H]`."""
+    pairs = zip(np.transpose(values), np.transpose(health), strict=True)
+    return shared.exponent(t, [Sample("tofu", 1.0, regret, words) for regret, words in pairs])
 
 
 def test_an_exact_power_law_has_its_exponent_and_no_width():
     t = np.array([100, 1000, 10_000])
     scales = np.array([[1.0], [2.0], [5.0]])
-    found = intervals.bootstrap_exponent(t, scales * t**0.7, np.zeros((3, 3)))
+    found = exponent(t, scales * t**0.7, np.zeros((3, 3)))
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.7, 0.7))
-    assert (found.seeds, found.unhealthy) == (3, 0)
+    assert (found.n, found.unhealthy) == (3, 0)
 
 
 def test_the_bootstrap_draws_whole_seeds():
@@ -290,9 +356,9 @@ def test_the_bootstrap_draws_whole_seeds():
     values = t**0.6 * np.exp(0.3 * rng.standard_normal((12, 3)))
     health = np.zeros((12, 3), int)
     health[4, 1] = 9
-    found = intervals.bootstrap_exponent(t, values, health)
+    found = exponent(t, values, health)
     kept = np.delete(values, 4, axis=0)
-    assert (found.seeds, found.unhealthy) == (11, 1)
+    assert (found.n, found.unhealthy) == (11, 1)
     assert found.value == pytest.approx(fitted_exponent(t, kept.mean(axis=0)))
     drawn = np.random.default_rng(0).integers(0, 11, (RESAMPLES, 11))
     slopes = [np.polyfit(np.log(t), np.log(kept[row].mean(axis=0)), 1)[0] for row in drawn]
@@ -302,14 +368,12 @@ def test_the_bootstrap_draws_whole_seeds():
 
 def test_exponents_that_do_not_exist():
     t = [10, 100]
-    nothing = intervals.bootstrap_exponent(t, np.array([[0.0, 5.0], [0.0, 6.0]]), np.zeros((2, 2)))
+    nothing = exponent(t, np.array([[0.0, 5.0], [0.0, 6.0]]), np.zeros((2, 2)))
     assert np.isnan([nothing.value, nothing.low]).all()
-    one = intervals.bootstrap_exponent(t, np.array([[1.0, 10.0]]), np.zeros((1, 2)))
+    one = exponent(t, np.array([[1.0, 10.0]]), np.zeros((1, 2)))
     assert one.value == pytest.approx(1)
     assert np.isnan([one.low, one.high]).all()
-    some = intervals.bootstrap_exponent(
-        t, np.array([[0.0, 5.0], [1.0, 6.0]]), np.zeros((2, 2))
-    )  # a resample has mean 0
+    some = exponent(t, np.array([[0.0, 5.0], [1.0, 6.0]]), np.zeros((2, 2)))  # a resample has mean 0
     assert np.isfinite(some.value)
     assert np.isnan(some.low)
 
@@ -317,12 +381,17 @@ def test_exponents_that_do_not_exist():
 # float32 against float64
 
 
+def task(policy="crt", horizon=4096, *, set_name="S3", seeds=2, dtype="float64", **options):
+    known = {"seeds": seeds, "scales": (1.0, 0.03), "key": 0, "dtype": dtype}
+    return Task.on(set_name, policy, horizon=horizon, options=options, **known)
+
+
 def stand_in(arms, regret, health=None):
     """Stands in for `simulate_grid`: arms and final regret by dtype, `[G][S][T]` and `[G][S]`, sliced by the seeds."""
 
-    def simulate_grid(policy, grid, bandit, *, horizon, seeds, key, record_at, trace, dtype):
+    def simulate_grid(policy, grid, bandit, *, horizon, num_seeds, seeds, key, num_records, trace, dtype, progress):
         assert trace
-        assert record_at == [horizon]
+        assert (num_seeds, num_records) == (None, 1)
         assert [params.radius_scale for params in grid] == [1.0, 0.03]
         return [
             SimpleNamespace(
@@ -340,7 +409,7 @@ def test_where_the_arms_part(monkeypatch):
     wide = [[[1, 2, 3, 4], [5, 5, 5, 5], [0, 0, 0, 0]], [[1, 1, 1, 1]] * 3]
     narrow = [[[1, 2, 0, 4], [5, 5, 5, 5], [9, 0, 0, 9]], [[1, 1, 1, 1]] * 3]
     monkeypatch.setattr(
-        precision,
+        shared,
         "simulate_grid",
         stand_in(
             {"float64": wide, "float32": narrow},
@@ -348,32 +417,38 @@ def test_where_the_arms_part(monkeypatch):
         ),
     )
     monkeypatch.setattr(precision, "GROUP", 2)  # two groups of seeds
-    done = []
-    plan = precision.Plan((), 3)
-    arrays = precision._compare(
-        precision.Run("S1", "crt", 400), dataset("S1"), plan, lambda count, total: done.append(count)
-    )
-    assert arrays["first"].tolist() == [[3, 0, 1], [0, 0, 0]]
-    assert arrays["equal"].tolist() == [[0.75, 1.0, 0.5], [1.0, 1.0, 1.0]]
-    assert arrays["regret"].tolist() == [[[10, 20, 30], [7, 7, 7]], [[11, 20, 28], [7, 7, 7]]]
-    assert arrays["health"].shape == (2, 2, 3)
-    assert done == [8, 12]
+    reporter = Reporter()
+    one = task(set_name="S1", horizon=400, seeds=3)
+    found = precision._compute(one, driver.Progress(reporter, 10**6))
+    arrays = {name: column.reshape(2, 3).tolist() for name, column in found.columns.items()}
+    assert arrays["first"] == [[3, 0, 1], [0, 0, 0]]
+    assert arrays["equal"] == [[0.75, 1.0, 0.5], [1.0, 1.0, 1.0]]
+    assert arrays["regret_float64"] == [[10, 20, 30], [7, 7, 7]]
+    assert arrays["regret_float32"] == [[11, 20, 28], [7, 7, 7]]
+    assert {"health_float64", "health_float32"} <= arrays.keys()
+    assert reporter.units == 2 * 2 * 3 * 400
 
-    literal, small = precision_outputs.comparisons("S1", "crt", 400, (1.0, 0.03), arrays)
-    assert (literal.agreeing.count, literal.agreeing.total) == (1, 3)
+    literal, small = precision.comparisons(one, found)
+    assert (literal.agreeing, literal.first.size) == (1, 3)
     assert (literal.quantile(0), literal.quantile(0.5)) == (1, 2)
     assert (float(literal.regret.mean), float(literal.difference.mean)) == (20, pytest.approx(-1 / 3))
-    assert small.agreeing.value == 1
+    assert small.agreeing == 3
     assert math.isnan(small.quantile(0.5))
     assert small.chance == 1
-    assert precision_outputs._cells(small)[4:8] == ["3/3 [0.29, 1.00]", "–", "–", "100.0%"]
+    assert precision._cells(small)[4:8] == ["3/3 [0.29, 1.00]", "–", "–", "100.0%"]
+
+
+def written(outputs, folder):
+    """The files of an experiment by their names."""
+    with RunFolder(folder / "run", {}) as place:
+        return {path.name: path for path in driver._write(outputs, place)}
 
 
 def comparison(difference, *, policy="tofu", first=(5, 9, 7, 3), health=0):
     wide = np.full(4, 1000.0)
     words = np.zeros((2, 4), int)
     words[1, 0] = health
-    return precision_outputs.Comparison(
+    return precision.Comparison(
         "S3", policy, 100, 1.0, np.array(first), np.full(4, 0.5), wide, wide + np.array(difference), words
     )
 
@@ -390,7 +465,7 @@ def test_rounding_is_no_difference_and_many_differences_are_advice():
     assert comparison([3.0] * 4).chance == 0
     mild = comparison([0.5, 2.5, 2.2, 3.1])
     assert 0.01 < mild.chance < 0.05
-    safe = precision_outputs.advice([mild, comparison([0.0] * 4, policy="mom", first=[0] * 4)])
+    safe = precision.advice([mild, comparison([0.0] * 4, policy="mom", first=[0] * 4)])
     assert safe[0] == (
         "Mean final regret: of 2 paired differences float32 - float64, 1 have a 95% interval without 0 (0.1 expected "
         "by chance), none after correction for the number of comparisons: float32 is safe for these statistics over "
@@ -400,7 +475,7 @@ def test_rounding_is_no_difference_and_many_differences_are_advice():
         "TOFU, replications that play the same arms throughout: 0 of 4 at T = 100; where they part, half do by pull 6.",
         "MoM, replications that play the same arms throughout: 4 of 4 at T = 100.",
     ]
-    risky = precision_outputs.advice([moved, mild, comparison([0.0] * 4, health=7)])
+    risky = precision.advice([moved, mild, comparison([0.0] * 4, health=7)])
     assert "2 have a 95% interval without 0" in risky[0]
     assert (
         "1 also after correction for the number of comparisons (S3 TOFU ×1 T=100: 5.2 [4.86, 5.54] of 1,000)"
@@ -410,43 +485,38 @@ def test_rounding_is_no_difference_and_many_differences_are_advice():
 
 
 def test_the_share_still_in_agreement_is_a_step_function():
-    at, shares = precision_outputs._survival(np.array([0, 3, 3, 50]), 100)
+    at, shares = precision._survival(np.array([0, 3, 3, 50]), 100)
     assert at.tolist() == [1, 1, 3, 3, 50, 50, 100, 100]
     assert shares.tolist() == [1, 1, 1, 0.5, 0.5, 0.25, 0.25, 0.25]
 
 
 def test_the_files_of_precision(tmp_path):
     found = [comparison([-5.0, 5.5, 5.2, -5.1]), comparison([0.0] * 4, policy="mom", first=[0] * 4)]
-    files = precision_outputs.write(found, tmp_path)
-    assert [path.name for path in files] == [
-        "agreement_100.png", "agreement_100.pdf", "precision.md", "precision.tex", "precision.csv",
-    ]  # fmt: skip
-    assert all(path.stat().st_size > 300 for path in files)
-    with files[-1].open(encoding="utf-8") as file:
+    files = written(precision._outputs(found), tmp_path)
+    assert list(files) == ["agreement_100.png", "agreement_100.pdf", "precision.md", "precision.tex", "precision.csv"]
+    assert all(path.stat().st_size > 300 for path in files.values())
+    with files["precision.csv"].open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["first_divergence"] for row in rows] == ["5", "9", "7", "3", "0", "0", "0", "0"]
     assert rows[1]["regret_float32"] == "1005.5"
-    assert "| S3 | 100 | MoM | ×1 | 4/4 [0.40, 1.00] | – | – | 50.0% | 1,000 | 0 [0, 0] |" in files[2].read_text(
-        "utf-8"
-    )
+    assert "| S3 | 100 | MoM | ×1 | 4/4 [0.40, 1.00] | – | – | 50.0% | 1,000 | 0 [0, 0] |" in files[
+        "precision.md"
+    ].read_text("utf-8")
 
 
 def test_the_plans_of_precision():
     usual, full = precision.plan(seeds=None, full=False), precision.plan(seeds=None, full=True)
-    cells = {(run.set_name, run.horizon) for run in usual.runs}
-    assert cells == {("S1", 10_000), ("S2", 10_000), ("S3", 10_000), ("S4", 10_000), ("S1", 100_000), ("S3", 100_000)}
-    assert {run.policy for run in usual.runs} == {"menu", "mom", "tofu", "crt", "oful"}
-    assert len(full.runs) == 40
-    assert (usual.seeds, full.seeds) == (32, 256)
+    places = {(cell.own["place"], cell.own["horizon"]) for cell in usual.cells}
+    long = {("S1", 100_000), ("S3", 100_000)}
+    assert places == {("S1", 10_000), ("S2", 10_000), ("S3", 10_000), ("S4", 10_000)} | long
+    assert {cell.own["policy"] for cell in usual.cells} == {"menu", "mom", "tofu", "crt", "oful"}
+    assert len(full.cells) == 40
+    assert (usual.config["seeds"], full.config["seeds"]) == (32, 256)
     assert usual.cost.seed_pulls == 2 * 2 * 32 * 5 * (4 * 10_000 + 2 * 100_000)
     assert full.cost.core_seconds > 10 * usual.cost.core_seconds
 
 
 # What a simulation costs
-
-
-def task(policy="crt", horizon=4096, *, seeds=2, **options):
-    return measure.Task("S3", policy, tuple(options.items()), horizon, seeds, (1.0, 0.03))
 
 
 @pytest.mark.parametrize(
@@ -461,24 +531,24 @@ def task(policy="crt", horizon=4096, *, seeds=2, **options):
 def test_what_is_timed_has_compiled_before(monkeypatch, policy, horizon, compiling, played):
     clock, calls = iter(range(100)), []
 
-    def simulate_grid(policy, grid, bandit, *, horizon, num_seeds, record_at, **rest):
+    def simulate_grid(policy, grid, bandit, *, horizon, num_seeds, **rest):
         calls.append(horizon)
         assert [params.radius_scale for params in grid] == [1.0, 0.03]
         shape = {"regret": np.full((num_seeds, 1), 10.0 * len(calls)), "health": np.zeros(num_seeds, int)}
         return [SimpleNamespace(compile_seconds=compiling[len(calls) - 1], **shape) for _ in grid]
 
-    monkeypatch.setattr(measure, "simulate_grid", simulate_grid)
+    monkeypatch.setattr(shared, "simulate_grid", simulate_grid)
     monkeypatch.setattr(measure.time, "process_time", lambda: next(clock) ** 2)
-    found = measure.first_run(task(policy, horizon), dataset("S3"), "float64")
+    found = measure.first_run(task(policy, horizon), driver.Progress(Reporter(), 10**6))
     assert calls == played
     last = 2 * (len(played) - 1)  # of the clock's readings, the last run has the last two
-    assert float(found["cpu"]) == (last + 1) ** 2 - last**2
-    assert found["regret"].tolist() == [[10.0 * len(played)] * 2] * 2
+    assert found.facts["cpu_seconds"] == (last + 1) ** 2 - last**2
+    assert found.columns["regret"].tolist() == [10.0 * len(played)] * 4
 
 
 def test_bytes_of_the_state():
     def size(*arguments, dtype="float64", **options):
-        return measure.state_bytes(task(*arguments, **options), dataset("S3"), dtype)
+        return measure.state_bytes(task(*arguments, dtype=dtype, **options))
 
     # The history: d numbers of an arm and one payoff a pull, 8 bytes each; all the rest is independent of T.
     assert size("tofu", 2000, method="full") - size("tofu", 1000, method="full") == 8 * 11 * 1000
@@ -492,31 +562,40 @@ def test_bytes_of_the_state():
 def test_costs_of_tasks():
     one = task(horizon=1000, seeds=5)
     assert one.pulls == 10_000
-    assert measure.tasks_cost([one, one], 2).cells == 4
-    assert measure.tasks_cost([one, one], 2).seed_pulls == 60_000
+    plan = driver.Plan("trial", {}, "float64", measure.timed_cells({"a": one, "b": one}, 2), (), None)
+    assert (plan.cost.cells, plan.cost.seed_pulls) == (4, 60_000)
+    assert plan.cost.core_seconds == pytest.approx(2 * driver.COMPILE_SECONDS + 6 * one.core_seconds)
+    spared = dataclasses.replace(plan, shared_programs=1)
+    assert plan.cost.core_seconds - spared.cost.core_seconds == pytest.approx(driver.COMPILE_SECONDS)
     full, short = (task("tofu", horizon, method="full").core_seconds for horizon in (40_000, 20_000))
     assert 3.8 < full / short < 4
+    known = {"num_arms": 20, "dim": 10}
+    each = pull_microseconds("tofu", **known) + PASS_MICROSECONDS * 100 * 7
+    assert task("tofu", 1000, epochs=7).core_seconds == pytest.approx(4000e-6 * each)
 
 
 # Table 2
 
 
 def made_up(exponents, times, *, seeds=3):
-    """Measurements of every variant that follow power laws exactly."""
-    measured = {}
-    for name in table2_outputs.VARIANTS:
+    """Samples and times of every variant that follow power laws exactly."""
+    samples, cpu = {}, {}
+    for name in table2.VARIANTS:
         for horizon in (16_384, 65_536, 262_144):
-            regret = np.stack([horizon**e * (1 + 0.1 * np.arange(seeds)) for e in exponents])
-            cpu = 1e-6 * float(horizon) ** times[name] * np.array([2.0, 1.0])
-            own = measure.Task("S3", name.split()[0], (), horizon, seeds, (1.0, 0.03))
-            measured[f"S3/{name}/T={horizon}"] = table2_outputs.Measured(own, regret, np.zeros((2, seeds), int), cpu)
-    return measured
+            title = f"S3/{name}/T={horizon}"
+            samples[title] = [
+                Sample(name.split()[0], scale, horizon**e * (1 + 0.1 * np.arange(seeds)), np.zeros(seeds, int))
+                for scale, e in zip((1.0, 0.03), exponents, strict=True)
+            ]
+            cpu[title] = 1e-6 * float(horizon) ** times[name] * np.array([2.0, 1.0]) / (2 * seeds)
+    return samples, cpu
 
 
-def test_exponents_of_power_laws_reach_every_output(tmp_path):
-    times = {name: 2.0 if name == "tofu full" else 1.0 for name in table2_outputs.VARIANTS}
-    storage = {name: [100, 200, 400] if name.startswith("tofu") else [50, 50, 50] for name in table2_outputs.VARIANTS}
-    found = table2_outputs.report(made_up((1.0, 0.6), times), (10, 20, 40), storage, "S3", 3, "float64")
+def test_exponents_of_power_laws_reach_every_output(tmp_path, monkeypatch):
+    times = {name: 2.0 if name == "tofu full" else 1.0 for name in table2.VARIANTS}
+    storage = {name: [100, 200, 400] if name.startswith("tofu") else [50, 50, 50] for name in table2.VARIANTS}
+    monkeypatch.setattr(table2, "STORAGE", (10, 20, 40))
+    found = table2.report_of(*made_up((1.0, 0.6), times), storage, 3, "float64")
     growth = found.growth("S3", "mom", 0.03)
     assert (growth.fitted.value, growth.promised) == (pytest.approx(0.6), 0.8)
     assert found.growth("S3", "crt", 1.0).promised == pytest.approx(5 / 6)
@@ -526,7 +605,7 @@ def test_exponents_of_power_laws_reach_every_output(tmp_path):
     assert full.seconds.min() == pytest.approx(1e-6 * 16_384**2 / 6)  # of one replication, the quicker round
     assert (found.storages["tofu full"].fitted, found.storages["mom"].fitted) == (pytest.approx(1), 0)
 
-    files = {path.name: path for path in table2_outputs.write(found, tmp_path)}
+    files = written(table2._outputs(found), tmp_path)
     assert set(files) == {f"table2{s}" for s in (".md", ".tex", ".csv")} | {
         f"table2_{s}" for s in ("regret.png", "regret.pdf", "cost.png", "cost.pdf")
     }
@@ -539,19 +618,23 @@ def test_exponents_of_power_laws_reach_every_output(tmp_path):
     with files["table2.csv"].open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["algorithm"] == "tofu full"]
     assert {row["quantity"]: row["value"] for row in rows}["time exponent"] == "2"
-    assert "O(T log T)" in table2_outputs.text(found)
+    assert "O(T log T)" in table2._outputs(found).text
 
 
 def test_the_plans_of_table2():
     usual, full = (table2.plan(seeds=None, full=full, dtype="float64") for full in (False, True))
-    assert {task.set_name for task in usual.tasks.values()} == {"S3", "S1"}
-    assert {task.set_name for task in full.tasks.values()} == {"S1", "S2", "S3", "S4"}
-    assert {title.split("/")[1] for title in usual.tasks} == set(table2_outputs.VARIANTS)
-    assert not any("full" in title for title in usual.tasks if title.startswith("S1"))
-    assert max(t.horizon for title, t in usual.tasks.items() if "tofu full" in title) == 8192
-    assert dict(usual.tasks["S3/tofu epochs/T=4096"].options) == {"epochs": 12}
-    assert usual.tasks["S3/tofu full/T=1024"].seeds == 4
-    for name, variant in table2_outputs.VARIANTS.items():  # every fit has two horizons at least
+    tasks, whole = (
+        {cell.title: cell.own for cell in plan.cells if "times" not in cell.title} for plan in (usual, full)
+    )
+    assert {own["place"] for own in tasks.values()} == {"S3", "S1"}
+    assert {own["place"] for own in whole.values()} == {"S1", "S2", "S3", "S4"}
+    assert {title.split("/")[1] for title in tasks} == set(table2.VARIANTS)
+    assert not any("full" in title for title in tasks if title.startswith("S1"))
+    assert max(own["horizon"] for title, own in tasks.items() if "tofu full" in title) == 8192
+    assert tasks["S3/tofu epochs/T=4096"]["options"] == {"epochs": 12}
+    assert tasks["S3/tofu full/T=1024"]["seeds"] == 4
+    assert [cell.title for cell in usual.cells if "times" in cell.title] == ["times, round 1", "times, round 2"]
+    for name, variant in table2.VARIANTS.items():  # every fit has two horizons at least
         assert sum(h >= variant.time_from for h in table2.horizons(name, False)) >= 2
     assert full.cost.core_seconds > 10 * usual.cost.core_seconds
 
@@ -563,29 +646,26 @@ def test_what_m_buys(tmp_path):
     def one(count, microseconds, shift=0.0):
         regret = np.array([[1000.0, 1100.0, 900.0]] * 2)
         regret[1] += shift * np.array([1.0, 1.1, 0.9])
-        return remark3_outputs.Measured(
-            "S3",
-            count,
-            regret,
-            np.zeros((2, 3), int),
-            1e-6 * np.array([microseconds, 2 * microseconds]),
-            10 * count + 100,
+        samples = [
+            Sample("tofu", scale, values, np.zeros(3, int)) for scale, values in zip((1.0, 0.03), regret, strict=True)
+        ]
+        return remark3.Measured(
+            "S3", count, samples, 1e-6 * np.array([microseconds, 2 * microseconds]), 10 * count + 100
         )
 
     def report(*quick):
-        return remark3_outputs.Report(
-            [one(0, 3.0), one(1, quick[0], 50.0), one(64, quick[1])], (1.0, 0.03), 64, 3, "float64"
-        )
+        return remark3.Report([one(0, 3.0), one(1, quick[0], 50.0), one(64, quick[1])], 64, 3, "float64")
 
-    nothing = remark3_outputs.findings(report(2.9, 80.0))
+    nothing = remark3.findings(report(2.9, 80.0))
     assert nothing[0] == (
         "S3, time: M = 1 is the quickest at 2.9 µs a pull and saves no CPU time over the pruned form (3 µs); M = T "
         "takes 80 µs. Its state is 1.1 times as large and grows with T; the pruned form's with log T."
     )
     assert nothing[1].endswith("leaves out 0 (0.1 expected by chance): none.")
     assert nothing[2].endswith("leaves out 0 (0.1 expected by chance): M = 1: 50 [37.6, 62.4].")
-    assert "saves 50% of the pruned form's CPU time" in remark3_outputs.findings(report(1.5, 80.0))[0]
-    files = {path.suffix: path for path in remark3_outputs.write(report(2.9, 80.0), tmp_path)}
+    assert "saves 50% of the pruned form's CPU time" in remark3.findings(report(1.5, 80.0))[0]
+    written_files = written(remark3._outputs(report(2.9, 80.0)), tmp_path)
+    files = {path.suffix: path for path in written_files.values()}
     assert set(files) == {".png", ".pdf", ".md", ".tex", ".csv"}
     text = files[".md"].read_text(encoding="utf-8")
     assert "| S3 | pruned | 1,000 | – | 1,000 | – | 3 | 1.00 | 100 |" in text
@@ -597,9 +677,11 @@ def test_the_plans_of_remark3():
     usual = remark3.plan(seeds=None, full=False, dtype="float64")
     assert remark3.counts(2048) == (1, 4, 16, 64, 256, 1024, 2048)
     assert remark3.counts(4096)[-3:] == (256, 1024, 4096)
-    assert len(usual.tasks) == 2 * 8
-    assert {dict(t.options).get("epochs") for t in usual.tasks.values()} == {None, 1, 4, 16, 64, 256, 1024, 2048}
-    assert remark3.plan(seeds=3, full=True, dtype="float32").tasks["S4/M=10000"].seeds == 3
+    tasks = [cell.own for cell in usual.cells if "times" not in cell.title]
+    assert len(tasks) == 2 * 8
+    assert {own["options"].get("epochs") for own in tasks} == {None, 1, 4, 16, 64, 256, 1024, 2048}
+    whole = {cell.title: cell.own for cell in remark3.plan(seeds=3, full=True, dtype="float32").cells}
+    assert (whole["S4/M=10000"]["seeds"], whole["S4/M=10000"]["dtype"]) == (3, "float32")
 
 
 # Whole processes, with the real simulator
@@ -610,11 +692,9 @@ from pathlib import Path
 from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
 runtime.prepare("cpu")
-from linbet_jax.reproduce import precision
-runs = tuple(precision.Run("S1", policy, 200) for policy in ("crt", "oful"))
-out = precision.reproduce(
-    precision.Plan(runs, 2), Path(sys.argv[1]), kind="cpu", devices="cpu", reporter=Reporter(quiet=False)
-)
+from linbet_jax.experiments import driver, precision
+plan = precision.plan_of([("S1", 200)], 2, ("crt", "oful"))
+out, _ = driver.run(plan, Path(sys.argv[1]), kind="cpu", devices="cpu", reporter=Reporter(quiet=False))
 print(out.text)
 """
 
@@ -649,15 +729,15 @@ def test_killed_and_resumed_is_the_same_as_uninterrupted(tmp_path):
 
     whole = finished("whole")
     with subprocess.Popen(arguments("killed"), env=environment, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not list((tmp_path / "killed").glob("cells/[!.]*.npz")):
+        while process.poll() is None and not list((tmp_path / "killed").glob("cells/[!.]*.parquet")):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert process.returncode == -signal.SIGKILL
-    kept = [name for name in contents("killed") if name.endswith(".npz")]
+    kept = [name for name in contents("killed") if name.endswith(".parquet")]
     assert len(kept) == 1
     resumed = finished("killed")
-    assert resumed.stderr.count(": done already") == len(kept)
+    assert "1 of 2 cells are done already" in resumed.stderr
     assert resumed.stdout == whole.stdout
     assert contents("killed") == contents("whole")
     statuses = {

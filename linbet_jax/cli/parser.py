@@ -47,7 +47,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Figure 2: MENU, MoM, TOFU, CRT and OFUL on S1-S4 at the paper's horizon, lambda and delta,\n"
         "with the papers' confidence radii and with radii scaled by one factor per policy and set, tuned on\n"
         "replications that the evaluation never uses. A killed run carries on where it was.",
-    ).set_defaults(module="figure2")
+    ).set_defaults(
+        module="reproduce", experiment="figure2", asked=("sets", "seeds", "tuning_seeds", "horizon", "dtype")
+    )
     experiments.add_parser(
         "table1",
         parents=[shared],
@@ -70,7 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_studies(experiments: Any) -> None:
-    """The experiments that share `cli/study.py`; each is a module of `linbet_jax.reproduce` with that name."""
+    """The studies; each is a module of `linbet_jax.experiments` with that name."""
+    studied = ("seeds", "full", "dtype")
     coverage = experiments.add_parser(
         "coverage",
         parents=[_study_options()],
@@ -80,7 +83,7 @@ def _add_studies(experiments: Any) -> None:
         "--full: the paper's horizons, 1000 seeds, two more laws.",
     )
     coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
-    coverage.set_defaults(module="study", experiment="coverage", own=("horizon",))
+    coverage.set_defaults(module="reproduce", experiment="coverage", asked=(*studied, "horizon"))
     bound = experiments.add_parser(
         "lower-bound",
         parents=[_study_options()],
@@ -94,7 +97,7 @@ def _add_studies(experiments: Any) -> None:
     for flag, field, kind in (*several, ("--T", "horizons", _pulls)):
         metavar = f"{flag[2:]},..."
         bound.add_argument(flag, dest=field, type=_Several(kind), metavar=metavar, help="only these, between commas")
-    bound.set_defaults(module="study", experiment="lower_bound", own=("dims", "epsilons", "horizons"))
+    bound.set_defaults(module="reproduce", experiment="lower_bound", asked=(*studied, "dims", "epsilons", "horizons"))
     robustness = experiments.add_parser(
         "robustness",
         parents=[_study_options()],
@@ -103,28 +106,28 @@ def _add_studies(experiments: Any) -> None:
         "radii as published and with one tuned scale. --full: all four sets, more seeds.",
     )
     robustness.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default: the paper's)")
-    robustness.set_defaults(module="study", experiment="robustness", own=("horizon",))
+    robustness.set_defaults(module="reproduce", experiment="robustness", asked=(*studied, "horizon"))
     experiments.add_parser(
         "precision",
         parents=[_study_options(dtype=False)],
         help="float32 against float64: where the arms of a run part, and whether its regret moves",
         description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
         "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
-    ).set_defaults(module="study", experiment="precision")
+    ).set_defaults(module="reproduce", experiment="precision", asked=("seeds", "full"))
     experiments.add_parser(
         "table2",
         parents=[_study_options()],
         help="regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
         description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
         "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
-    ).set_defaults(module="study", experiment="table2")
+    ).set_defaults(module="reproduce", experiment="table2", asked=studied)
     experiments.add_parser(
         "remark3",
         parents=[_study_options()],
         help="TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
         description="Remark 3: TOFU with M epochs of re-truncation, M from 1 to T, on S3 and S4: regret and CPU time\n"
         "against M, and what it saves over the pruned form.",
-    ).set_defaults(module="study", experiment="remark3")
+    ).set_defaults(module="reproduce", experiment="remark3", asked=studied)
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:

@@ -14,7 +14,7 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Prints the data sets' constants beside the paper's; with --out also writes them."""
     took = runtime.prepare(options.device)
-    from linbet_jax.reproduce import table1
+    from linbet_jax.experiments import table1
 
     Reporter(quiet=options.quiet).say(f"device: {took} ({options.device})")
     rows = table1.rows(options.sets)

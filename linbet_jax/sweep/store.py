@@ -1,4 +1,4 @@
-"""A sweep's files: one Parquet file per cell, and parts of large cells.
+"""A sweep's files: one Parquet file per cell, and parts of large cells; the experiments keep their cells here too.
 
 A cell's bytes depend on its contents alone: not on when, in how many parts or beside what it was computed. Every file
 appears whole or not at all, is verified when it is met again, and what does not verify counts as not there.
@@ -6,6 +6,7 @@ appears whole or not at all, is verified when it is met again, and what does not
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -88,10 +89,10 @@ FACTS = ("facts", "notes", "block_size", "device", "prng", "reruns")
 
 
 class Store:
-    """The `cells` folder of one sweep.
+    """The `cells` folder of one sweep, or of one experiment, whose cells have columns of their own.
 
     Args:
-        folder: the sweep's folder.
+        folder: the folder around it.
 
     Attributes:
         damaged: names of files that did not verify, in the order met.
@@ -155,6 +156,36 @@ class Store:
         """Removes the parts of a cell that is whole."""
         shutil.rmtree(self.parts_path(cell), ignore_errors=True)
 
+    def write_columns(self, cell: str, columns: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> Path:
+        """Keeps a cell of numbers in columns of one length, with what else is to be known of it (JSON-like)."""
+        path = self.cell_path(cell)
+        table = pa.Table.from_arrays([_column(values) for values in columns.values()], names=list(columns))
+        meta = json.loads(json.dumps({"id": cell, "facts": facts}))
+        meta["checksum"] = _checksum(_columns_digest(columns), meta)
+        with _writer(path, table.schema, list(columns)) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({METADATA: json.dumps(meta, sort_keys=True)})
+        return path
+
+    def read_columns(self, cell: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+        """Columns and facts of a cell; None where there is no file, or a damaged one, which is noted in `damaged`."""
+        path = self.cell_path(cell)
+        if not path.exists():
+            return None
+        try:
+            with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+                meta = json.loads(file.metadata.metadata[METADATA.encode()])
+                table = file.read()
+            columns = {name: table[name].to_numpy() for name in table.column_names}
+            checksum = meta.pop("checksum")
+            sound = meta["id"] == cell and checksum == _checksum(_columns_digest(columns), meta)
+        except Exception:  # broken bytes make the readers raise nearly anything
+            sound = False
+        if not sound:
+            self.damaged.append(path.name)
+            return None
+        return columns, meta["facts"]
+
     def _write(
         self,
         path: Path,
@@ -164,22 +195,8 @@ class Store:
         start: int,
         stop: int,
     ) -> None:
-        # A file of Python's own: a full disk is then an OSError with its number and name.
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            writer = parquet.ParquetWriter(
-                file,
-                SCHEMA,
-                compression="zstd",
-                use_dictionary=_DICTIONARIES,
-                write_statistics=False,  # nothing else would tell when a flipped bit changed them
-                write_page_checksum=True,
-            )
-            try:
-                _fill(writer, cell, rows, facts, start, stop)
-                writer.close()
-            except BaseException:
-                writer.is_open = False  # or it tries to end the file once more when it is collected
-                raise
+        with _writer(path, SCHEMA, _DICTIONARIES) as writer:
+            _fill(writer, cell, rows, facts, start, stop)
 
     def _read(self, path: Path, cell: Mapping[str, Any] | None) -> Iterator[Rows]:
         """The rows of a file, a row group at a time; ValueError when they name another set or policy than the cell."""
@@ -217,6 +234,27 @@ class Store:
             return None
 
 
+@contextlib.contextmanager
+def _writer(path: Path, schema: pa.Schema, dictionaries: list[str]) -> Iterator[parquet.ParquetWriter]:
+    """A Parquet file that appears when the block ends without error, the same bytes for the same contents."""
+    # A file of Python's own: a full disk is then an OSError with its number and name.
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        writer = parquet.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            use_dictionary=dictionaries,
+            write_statistics=False,  # nothing else would tell when a flipped bit changed them
+            write_page_checksum=True,
+        )
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.is_open = False  # or it tries to end the file once more when it is collected
+            raise
+
+
 def _fill(
     writer: parquet.ParquetWriter,
     cell: Mapping[str, Any],
@@ -244,6 +282,14 @@ def _fill(
 def _checksum(rows: Any, meta: Mapping[str, Any]) -> str:
     """Hash of a file's rows and of what it says of them."""
     return digest([rows.hexdigest(), meta])
+
+
+def _columns_digest(columns: Mapping[str, NDArray[Any]]) -> Any:
+    """Hash of columns: their names, types and values."""
+    total = hashlib.sha256()
+    for name, values in columns.items():
+        total.update(f"{name}:{values.dtype.str}:{values.size};".encode() + np.ascontiguousarray(values).tobytes())
+    return total
 
 
 def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

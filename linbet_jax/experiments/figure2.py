@@ -1,26 +1,173 @@
-"""What `reproduce figure2` writes: pictures, curves, tables. Everything is made from the stored cells alone."""
+"""Figure 2 of the paper, done properly: every policy on every data set, literal and tuned radii.
+
+A cell is one policy on one data set. It first plays the tuning replications with every `radius_scale` of the grid, then
+the evaluation replications with the literal scale 1 and with the scale of the smallest mean final regret. Tuning draws
+from another key, so the evaluation never sees what the choice was made on.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from linbet_jax import provenance
 from linbet_jax import regret as statistics
-from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, save_figure, tuning_figure
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.datasets import DATASETS
+from linbet_jax.experiments import shared
+from linbet_jax.experiments.driver import Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.table1 import data_set_names
+from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
 from linbet_jax.regret import Summary
-from linbet_jax.results import write_text
 from linbet_jax.tables import csv_text, interval, markdown_table, number
-from linbet_jax.tuning import TuningCurve
+from linbet_jax.tuning import GRID, TUNING, TuningCurve, tune
 
-__all__ = ["Report", "Run", "policy_label", "summary_text", "terminal_table", "write"]
+__all__ = ["POLICIES", "plan"]
 
+POLICIES = ("menu", "mom", "tofu", "crt", "oful")
 RADII = ("literal", "tuned")
+RECORDS = 200
+SEED = 0  # of the experiment's key
+WORKERS = 2  # one cell compiles while another runs: a tenth faster on two cores, the same numbers
 _ROUNDING = 1e-6  # relative; float32 sums of gaps agree to about that
+
+
+# What is played ------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    *,
+    sets: Sequence[str] | None = None,
+    seeds: int = 10,
+    tuning_seeds: int = 10,
+    horizon: int | None = None,
+    dtype: str = "float64",
+) -> Plan:
+    """Every cell of the experiment, built and checked before anything runs.
+
+    Args:
+        sets: names among the data sets, in the order of the panels; None is all.
+        seeds: evaluation replications.
+        tuning_seeds: replications that choose the scale.
+        horizon: pulls on every set instead of the paper's; None is the paper's.
+        dtype: "float64" or "float32".
+
+    Raises:
+        InputError: an unknown data set, or a horizon that a policy cannot have.
+    """
+    known: dict[str, Any] = {"seeds": seeds, "dtype": dtype, "scales": GRID, "key": SEED}
+    names = data_set_names(sets)
+    tasks = [Task.on(name, policy, horizon=horizon, **known) for name in names for policy in POLICIES]
+    cells = [_cell(task, tuning_seeds) for task in tasks]
+    config = {
+        "sets": list(names),
+        "policies": list(POLICIES),
+        "seeds": seeds,
+        "tuning_seeds": tuning_seeds,
+        "horizon": "paper" if horizon is None else horizon,
+        "delta": tasks[0].delta,
+        "ridge": tasks[0].ridge,
+        "radius_scale_grid": list(GRID),
+        "records": RECORDS,
+        "key": {"seed": SEED, "tuning_fold": TUNING},
+        "instances": {task.place: task.instance for task in tasks},
+    }
+
+    def show(found: Mapping[str, Found]) -> Outputs:
+        runs = [run for task in tasks for run in _runs(task, found[task.title])]
+        tuning = {task.title: _tuning(task, found[task.title]) for task in tasks}
+        bandits = {task.place: task.bandit for task in tasks}
+        return _outputs(Report(runs, tuning, bandits, _notes(found), tasks[0], tuning_seeds, horizon is not None))
+
+    quick = f"quick look: horizon {horizon}, not the paper's; every output says so"
+    return Plan(
+        "figure2",
+        config,
+        dtype,
+        cells,
+        code=(*shared.CODE, _compute),
+        show=show,
+        workers=WORKERS,
+        notice="" if horizon is None else quick,
+    )
+
+
+def _cell(task: Task, tuning_seeds: int) -> Cell:
+    """A task's piece of work.
+
+    Raises:
+        InputError: a horizon that the policy cannot have.
+    """
+    _, [params, *_] = task.made()
+    both = dataclasses.replace(task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + 2 * task.seeds)
+    own = {**task.own, "tuning_seeds": tuning_seeds, "tuning_fold": TUNING, "records": RECORDS}
+    own["params"] = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
+    return Cell(
+        task.title, own, both.cost, functools.partial(_compute, task, tuning_seeds), functools.partial(_line, task)
+    )
+
+
+def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
+    """Tuning, then evaluation through the same compiled program."""
+    policy, [params, *_] = task.made()
+    [tuning] = tune(
+        {task.policy: lambda _: (policy, params)},
+        {task.place: task.bandit},
+        GRID,
+        horizon=task.horizon,
+        key=jax.random.key(task.key),
+        num_seeds=tuning_seeds,
+        num_records=RECORDS,
+        dtype=np.dtype(task.dtype),
+        progress=progress.of(task.horizon),
+    )
+    chosen = tuning.chosen
+    # Two different scales even where tuning chose 1: one alone would be another program, and compile again.
+    evaluation = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
+    results = evaluation.play(progress, num_records=RECORDS)[: 1 if chosen == 1.0 else 2]
+    tuned = long_form(
+        {"tuning": [1], "radius_scale": GRID, "seed": range(tuning_seeds), "pull": [task.horizon]},
+        {"regret": tuning.regret[None, ..., None], "payoff": np.nan, "health": tuning.health[None, ..., None]},
+    )
+    evaluated = long_form(
+        {
+            "tuning": [0],
+            "radius_scale": evaluation.scales[: len(results)],
+            "seed": range(task.seeds),
+            "pull": results[0].rounds,
+        },
+        {
+            "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
+            "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
+            "health": np.stack([result.health for result in results])[..., None],
+        },
+    )
+    facts = {
+        "chosen_radius_scale": chosen,
+        "facts": dict(results[0].facts),
+        "notes": sorted({*tuning.notes, *shared.notes_of(results)}),
+        "block_size": results[0].block_size,
+        "device": results[0].device,
+        "prng": results[0].prng,
+        "reruns": {"tuning": tuning.reruns, "evaluation": sum(result.reruns for result in results)},
+    }
+    seconds = {
+        "compile": tuning.compile_seconds + results[0].compile_seconds,
+        "tuning": tuning.run_seconds,
+        "evaluation": results[0].run_seconds,
+    }
+    return Found({name: np.concatenate([tuned[name], evaluated[name]]) for name in tuned}, facts, seconds)
+
+
+# From numbers to a report --------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,31 +199,31 @@ class Report:
     Attributes:
         runs: two of every cell, literal and tuned.
         tuning: by `set/policy`.
-        pairs: by set, the policies the paper ran on it.
-        titles: by set, a panel's title.
-        best_means: by set, the best arm's mean payoff.
-        horizons: by set, pulls.
+        bandits: by set.
         notes: sentences that must travel with the numbers.
-        quick_look: whether the horizons are not the paper's.
-        seeds: evaluation replications.
+        task: one of all, for what they share: seeds, delta, lambda and, in a quick look, T.
         tuning_seeds: tuning replications.
-        delta: failure probability.
-        ridge: lambda.
+        quick_look: whether the horizons are not the paper's.
     """
 
     runs: Sequence[Run]
     tuning: Mapping[str, TuningCurve]
-    pairs: Mapping[str, tuple[str, str]]
-    titles: Mapping[str, str]
-    best_means: Mapping[str, float]
-    horizons: Mapping[str, int]
+    bandits: Mapping[str, LinearBandit]
     notes: Sequence[str]
-    quick_look: bool
-    seeds: int
+    task: Task
     tuning_seeds: int
-    delta: float
-    ridge: float
+    quick_look: bool
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """By set, a panel's title."""
+        return {name: f"{name}: {b.noise.name}, K={b.num_arms}, d={b.dim}" for name, b in self.bandits.items()}
+
+    def pair(self, set_name: str) -> tuple[str, str]:
+        """The policies the paper ran on a set."""
+        return DATASETS[set_name].policies
+
+    @property
     def unhealthy(self) -> int:
         """Replications that met something non-finite, in tuning and evaluation; a shared run counts once."""
         evaluation = {
@@ -96,32 +243,104 @@ class Report:
     @property
     def setting(self) -> str:
         """Seeds and constants."""
-        return f"{self.seeds} seed{'s' if self.seeds != 1 else ''}, λ = {self.ridge:g}, δ = {self.delta:g}"
+        seeds = self.task.seeds
+        return f"{seeds} seed{'s' if seeds != 1 else ''}, λ = {self.task.ridge:g}, δ = {self.task.delta:g}"
 
     @property
     def mark(self) -> str:
         """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
-        return f"QUICK LOOK at T={next(iter(self.horizons.values()))}, not the paper's T" if self.quick_look else ""
+        return f"QUICK LOOK at T={self.task.horizon}, not the paper's T" if self.quick_look else ""
+
+    def marked(self, title: str) -> str:
+        """A figure's title, with the mark below it."""
+        return f"{title}\n{self.mark}" if self.mark else title
 
 
-def write(report: Report, folder: Path) -> tuple[Path, ...]:
-    """Writes every output into the folder and returns their paths."""
-    files = []
+def _runs(task: Task, found: Found) -> list[Run]:
+    """The literal and the tuned run of a cell; they are one and the same where tuning chose the literal scale."""
+    evaluation = found.columns["tuning"] == 0
+    columns = {name: column[evaluation] for name, column in found.columns.items()}
+    rounds = np.unique(columns["pull"])
+    shape = (-1, task.seeds, rounds.size)  # scales, seeds, records
+    scales = columns["radius_scale"].reshape(shape)[:, 0, 0]
+    regret, payoff, health = (columns[name].reshape(shape) for name in ("regret", "payoff", "health"))
+    return [
+        Run(
+            set_name=task.place,
+            policy=task.policy,
+            radii=radii,
+            radius_scale=float(scales[index]),
+            rounds=rounds,
+            regret=regret[index],
+            payoff=payoff[index],
+            health=health[index, :, 0],
+        )
+        for radii, index in (("literal", 0), ("tuned", -1))
+    ]
+
+
+def _tuning(task: Task, found: Found) -> TuningCurve:
+    tuning = found.columns["tuning"] == 1
+    return TuningCurve(
+        policy=task.policy,
+        bandit=task.place,
+        horizon=task.horizon,
+        grid=GRID,
+        criterion="mean",
+        regret=found.columns["regret"][tuning].reshape(len(GRID), -1),
+        health=found.columns["health"][tuning].reshape(len(GRID), -1),
+        chosen=found.facts["chosen_radius_scale"],
+    )
+
+
+def _notes(found: Mapping[str, Found]) -> list[str]:
+    """What the cells have to say beside numbers, each sentence once, with the cells it is about."""
+    about: dict[str, list[str]] = {}
+    for title, cell in found.items():
+        for note in cell.facts["notes"]:
+            about.setdefault(note, []).append(title)
+        again = sum(cell.facts["reruns"].values())
+        if again:
+            note = "Replications repeated with a larger buffer (none was dropped)"
+            about.setdefault(note, []).append(f"{title}: {again}")
+    return [f"{note} ({', '.join(where)})." for note, where in about.items()]
+
+
+def _line(task: Task, found: Found) -> str:
+    """What is said when a cell is finished."""
+    literal, tuned = _runs(task, found)
+    return (
+        f"  regret {_mean_sd(literal.final('regret'))} literal, "
+        f"{_mean_sd(tuned.final('regret'))} at ×{tuned.radius_scale:g}"
+    )
+
+
+# From a report to tables and figures ---------------------------------------------------------------------------------
+
+
+def _outputs(report: Report) -> Outputs:
     figures = {
         "figure2": _figure(report, "payoff", "sd"),
         "figure2_regret": _figure(report, "regret", "interval"),
         "figure2_tuning": _tuning_picture(report),
     }
-    for stem, figure in figures.items():
-        for suffix in (".png", ".pdf"):
-            save_figure(figure, folder / f"{stem}{suffix}")
-            files.append(folder / f"{stem}{suffix}")
-    write_text(folder / "curves.csv", _curves(report))
-    write_text(folder / "table.md", _markdown(report))
-    return (*files, folder / "table.md", folder / "curves.csv")
+    documents = {"table.md": _markdown(report), "curves.csv": _curves(report)}
+    instances = {
+        name: {
+            "hash": provenance.instance_digest(bandit),
+            "K": bandit.num_arms,
+            "d": bandit.dim,
+            "law": bandit.noise.name,
+            "best_mean": bandit.best_mean,
+            **provenance.constants(bandit),
+        }
+        for name, bandit in report.bandits.items()
+    }
+    sections = {"quick_look": report.quick_look, "instances": instances}
+    return Outputs(_terminal_table(report), figures, documents, report.unhealthy, sections=sections)
 
 
-def summary_text(summary: Summary, *, unit: str = " sd") -> str:
+def _mean_sd(summary: Summary, *, unit: str = " sd") -> str:
     """Mean and standard deviation, e.g. `21,389 ± 120 sd`; the mean alone for one seed.
 
     A table whose heading says what follows the ± leaves `unit` empty.
@@ -132,7 +351,7 @@ def summary_text(summary: Summary, *, unit: str = " sd") -> str:
     return f"{mean} ± {number(summary.sd)}{unit}" if summary.has_band else mean
 
 
-def terminal_table(report: Report) -> str:
+def _terminal_table(report: Report) -> str:
     """The table for a terminal: final payoff and regret, mean ± sd over seeds, under both kinds of radii."""
     header = ("", "", "literal radii", "", "tuned radii", "", "")
     names = ("set", "policy", "payoff", "regret", "scale", "payoff", "regret")
@@ -142,8 +361,8 @@ def terminal_table(report: Report) -> str:
             if run.set_name != set_name or run.radii != "literal":
                 continue
             tuned = report.find(set_name, run.policy, "tuned")
-            star = "*" if run.policy in report.pairs[set_name] else ""
-            values = [summary_text(r.final(q), unit="") for r in (run, tuned) for q in ("payoff", "regret")]
+            star = "*" if run.policy in report.pair(set_name) else ""
+            values = [_mean_sd(r.final(q), unit="") for r in (run, tuned) for q in ("payoff", "regret")]
             rows.append(
                 (set_name, policy_label(run.policy) + star, *values[:2], f"×{tuned.radius_scale:g}", *values[2:])
             )
@@ -161,7 +380,7 @@ def terminal_table(report: Report) -> str:
             body.append("")
         body.append(line(row))
     claims = [f"  {claim.set_name} {claim.radii}: {claim.sentence}" for claim in _claims(report)]
-    unhealthy = report.unhealthy()
+    unhealthy = report.unhealthy
     foot = [f"UNHEALTHY replications, left out of every mean: {unhealthy}"] if unhealthy else []
     return "\n".join(
         [
@@ -229,7 +448,8 @@ class _Claim:
 
 def _claims(report: Report) -> list[_Claim]:
     claims = []
-    for set_name, (one, other) in report.pairs.items():
+    for set_name in report.bandits:
+        one, other = report.pair(set_name)
         for radii in RADII:
             first, second = report.find(set_name, one, radii), report.find(set_name, other, radii)
             regret, payoff = (
@@ -258,11 +478,11 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
         panels = []
         for set_name, title in report.titles.items():
             curves = [
-                Curve(r.policy, r.radius_scale, r.rounds, r.curve(quantity), bold=r.policy in report.pairs[set_name])
+                Curve(r.policy, r.radius_scale, r.rounds, r.curve(quantity), bold=r.policy in report.pair(set_name))
                 for r in report.runs
                 if r.set_name == set_name and r.radii == radii
             ]
-            best = report.best_means[set_name] if quantity == "payoff" else None
+            best = report.bandits[set_name].best_mean if quantity == "payoff" else None
             panels.append(Panel(title, curves, reference=best, reference_label="best arm"))
         rows.append((f"{radii} radii", panels))
     what = {"payoff": "cumulative payoff", "regret": "cumulative pseudo-regret"}[quantity]
@@ -276,13 +496,12 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
         f"instance under other noise ({report.tuning_seeds} other seeds), one grid for all."
     )
     setting = report.setting.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-    title = f"{what.capitalize()}, mean over {setting}"
     return panel_figure(
         rows,
         quantity=what,
         spread=spread,
         nonnegative=quantity == "regret",
-        title=f"{title}\n{report.mark}" if report.mark else title,
+        title=report.marked(f"{what.capitalize()}, mean over {setting}"),
         note=note,
     )
 
@@ -294,8 +513,8 @@ def _tuning_picture(report: Report) -> Figure:
         "intervals (Student t, clipped at 0). Diamonds: the scale of the least mean; edge: it is the first or the "
         "last of the grid, and a wider one might hold a better scale."
     )
-    title = "Tuning: regret against radius_scale"
-    return tuning_figure(report.tuning.values(), title=f"{title}\n{report.mark}" if report.mark else title, note=note)
+    title = report.marked("Tuning: regret against radius_scale")
+    return tuning_figure(report.tuning.values(), title=title, note=note)
 
 
 def _curves(report: Report) -> str:
@@ -325,12 +544,13 @@ def _markdown(report: Report) -> str:
         "",
     ]
     for set_name, title in report.titles.items():
-        lines += [f"## {title}, T={report.horizons[set_name]}", ""]
+        runs = [run for run in report.runs if run.set_name == set_name]
+        lines += [f"## {title}, T={runs[0].rounds[-1]}", ""]
         lines += markdown_table(
             ["policy", "radii", "radius_scale"]
             + [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
             + ["unhealthy"],
-            [_table_row(run, run.policy in report.pairs[set_name]) for run in report.runs if run.set_name == set_name],
+            [_table_row(run, run.policy in report.pair(set_name)) for run in runs],
         )
     lines += ["## The paper's claim: its own policy earns more", ""]
     lines += [

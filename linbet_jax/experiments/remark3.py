@@ -1,23 +1,81 @@
-"""What `reproduce remark3` writes, made from what was measured alone."""
+"""Remark 3 of the paper: TOFU that re-truncates its history only M times, M from 1 to T, against the pruned form.
+
+The paper says that TOFU's O(T^2) "might be reasonably reduced by dividing T into multiple epochs, each of which
+contains only one truncation". M = T is TOFU itself; the pruned form plays the same arms as that in linear time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, save_figure
-from linbet_jax.regret import Summary, paired_difference, summarize
-from linbet_jax.results import write_text
+from linbet_jax.experiments import measure, shared
+from linbet_jax.experiments.driver import Found, Outputs, Plan
+from linbet_jax.experiments.shared import Sample, Task
+from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
+from linbet_jax.regret import Summary, paired_difference
 from linbet_jax.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
 
-__all__ = ["PRUNED", "Measured", "Report", "findings", "text", "write"]
+__all__ = ["plan"]
 
+SETS = ("S3", "S4")
+SCALES = (1.0, 0.03)
+ROUNDS = 2
 PRUNED = 0  # in place of M: the pruned form
+SEED = 0  # of the experiment's key
+
+
+# What is played ------------------------------------------------------------------------------------------------------
+
+
+def counts(horizon: int) -> tuple[int, ...]:
+    """M: powers of 4, and T."""
+    return (*(4**k for k in range(20) if 4**k < horizon), horizon)
+
+
+def plan(*, seeds: int | None, full: bool, dtype: str) -> Plan:
+    """T = 2048 and 16 seeds; with `full` the paper's T = 10^4 and 64 seeds."""
+    horizon = 10_000 if full else 2048
+    return plan_of(horizon, seeds or (64 if full else 16), dtype, (PRUNED, *counts(horizon)))
+
+
+def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Plan:
+    """These M on both sets, `PRUNED` among them."""
+    known: dict[str, Any] = {"horizon": horizon, "seeds": seeds, "scales": SCALES, "key": SEED, "dtype": dtype}
+    tasks = {
+        f"{set_name}/M={count}": Task.on(
+            set_name, "tofu", options={} if count == PRUNED else {"epochs": count}, **known
+        )
+        for set_name in SETS
+        for count in numbers
+    }
+    config = {"dtype": dtype, "tasks": list(tasks), "horizon": horizon, "seeds": seeds}
+    config |= {"radius_scales": list(SCALES), "key": SEED}
+    config["instances"] = {task.place: task.instance for task in tasks.values()}
+
+    def show(found: Mapping[str, Found]) -> Outputs:
+        seconds = measure.times(found, tasks, ROUNDS)
+        measured = [
+            Measured(
+                task.place,
+                task.options.get("epochs", PRUNED),
+                task.samples(found[title]),
+                seconds[:, place] / task.pulls,
+                measure.state_bytes(task),
+            )
+            for place, (title, task) in enumerate(tasks.items())
+        ]
+        return _outputs(Report(measured, horizon, seeds, dtype))
+
+    return Plan("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)
+
+
+# From numbers to a report --------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,16 +85,14 @@ class Measured:
     Attributes:
         set_name: data set.
         count: M, or `PRUNED`.
-        regret: [G, S] final regret by scale and seed.
-        health: [G, S] health words.
+        samples: one for each scale.
         seconds: [rounds] CPU time of a seed-pull.
         bytes: of a replication's state.
     """
 
     set_name: str
     count: int
-    regret: NDArray[np.float64]
-    health: NDArray[np.int64]
+    samples: Sequence[Sample]
     seconds: NDArray[np.float64]
     bytes: int
 
@@ -55,7 +111,6 @@ class Report:
     """Everything the outputs say."""
 
     measured: Sequence[Measured]
-    scales: Sequence[float]
     horizon: int
     seeds: int
     dtype: str
@@ -63,12 +118,17 @@ class Report:
     @property
     def unhealthy(self) -> int:
         """Replications that met something non-finite."""
-        return sum(int(np.count_nonzero(one.health)) for one in self.measured)
+        return shared.unhealthy_seeds(sample.health for one in self.measured for sample in one.samples)
 
     @property
     def sets(self) -> list[str]:
         """Data sets, in order."""
         return list(dict.fromkeys(one.set_name for one in self.measured))
+
+    @property
+    def heading(self) -> str:
+        """What was run."""
+        return f"TOFU by epochs, T = {self.horizon:,}, {self.seeds} seeds, {self.dtype}"
 
     def of(self, set_name: str) -> tuple[Measured, list[Measured]]:
         """The pruned form and the forms by epochs, M increasing."""
@@ -78,8 +138,24 @@ class Report:
 
     def difference(self, one: Measured, scale: int) -> Summary:
         """Final regret minus the pruned form's, seed by seed."""
-        pruned, _ = self.of(one.set_name)
-        return paired_difference(one.regret[scale], pruned.regret[scale], one.health[scale], pruned.health[scale])
+        own, pruned = one.samples[scale], self.of(one.set_name)[0].samples[scale]
+        return paired_difference(own.regret, pruned.regret, own.health, pruned.health)
+
+
+# From a report to tables and figures ---------------------------------------------------------------------------------
+
+
+def _outputs(report: Report) -> Outputs:
+    header, rows = _table(report)
+    said = findings(report)
+    caption = f"TOFU with M re-truncations. {report.heading}."
+    documents = {
+        "remark3.md": _markdown(report),
+        "remark3.tex": latex_table(header, rows, caption=caption, label="table:remark3"),
+        "remark3.csv": _csv(report),
+    }
+    text = "\n".join([report.heading, aligned_table(header, rows, left=2), "", *said])
+    return Outputs(text, {"remark3": _figure(report)}, documents, report.unhealthy, sections={"findings": said})
 
 
 def findings(report: Report) -> list[str]:
@@ -101,7 +177,7 @@ def findings(report: Report) -> list[str]:
             f"{saved} ({pruned.best:.3g} µs); {every.name(report.horizon)} takes {every.best:.3g} µs. Its state is "
             f"{quickest.bytes / pruned.bytes:.2g} times as large and grows with T; the pruned form's with log T."
         )
-        for index, scale in enumerate(report.scales):
+        for index, scale in enumerate(SCALES):
             apart = []
             for one in by_epochs:
                 difference = report.difference(one, index)
@@ -116,21 +192,9 @@ def findings(report: Report) -> list[str]:
     return sentences
 
 
-def text(report: Report) -> str:
-    """For a terminal."""
+def _markdown(report: Report) -> str:
     header, rows = _table(report)
-    return "\n".join([_heading(report), aligned_table(header, rows, left=2), "", *findings(report)])
-
-
-def write(report: Report, folder: Path) -> tuple[Path, ...]:
-    """Picture, Markdown, LaTeX and CSV."""
-    files = []
-    figure = _figure(report)
-    for suffix in (".png", ".pdf"):
-        files.append(folder / f"remark3{suffix}")
-        save_figure(figure, files[-1])
-    header, rows = _table(report)
-    lines = ["# Remark 3: TOFU with M re-truncations", "", f"{_heading(report)}.", ""]
+    lines = ["# Remark 3: TOFU with M re-truncations", "", f"{report.heading}.", ""]
     lines += [
         "The history is re-truncated at M geometrically spaced pulls; between them a payoff is tested once, when it",
         "arrives. Δ: final regret minus the pruned form's, seed by seed, with its 95% interval (Student t). Time: the",
@@ -139,20 +203,12 @@ def write(report: Report, folder: Path) -> tuple[Path, ...]:
         "",
     ]
     lines += [*markdown_table(header, rows), "## What it saves", "", *(f"- {line}" for line in findings(report)), ""]
-    write_text(folder / "remark3.md", "\n".join(lines))
-    caption = f"TOFU with M re-truncations. {_heading(report)}."
-    write_text(folder / "remark3.tex", latex_table(header, rows, caption=caption, label="table:remark3"))
-    write_text(folder / "remark3.csv", _csv(report))
-    return (*files, *(folder / f"remark3.{suffix}" for suffix in ("md", "tex", "csv")))
-
-
-def _heading(report: Report) -> str:
-    return f"TOFU by epochs, T = {report.horizon:,}, {report.seeds} seeds, {report.dtype}"
+    return "\n".join(lines)
 
 
 def _table(report: Report) -> tuple[list[str], list[list[str]]]:
     header = ["set", "form"]
-    for scale in report.scales:
+    for scale in SCALES:
         header += [f"regret ×{scale:g}", "Δ to pruned"]
     header += ["CPU µs a pull", "of pruned", "state bytes"]
     rows = []
@@ -160,8 +216,8 @@ def _table(report: Report) -> tuple[list[str], list[list[str]]]:
         pruned, by_epochs = report.of(set_name)
         for one in (pruned, *by_epochs):
             row = [set_name, one.name(report.horizon)]
-            for index in range(len(report.scales)):
-                row.append(number(summarize(one.regret[index], one.health[index]).mean))
+            for index in range(len(SCALES)):
+                row.append(number(one.samples[index].summary.mean))
                 difference = report.difference(one, index)
                 row.append("–" if one is pruned else f"{number(difference.mean)} {interval(difference)}")
             rows.append([*row, f"{one.best:.3g}", f"{one.best / pruned.best:.2f}", f"{one.bytes:,}"])
@@ -174,8 +230,8 @@ def _csv(report: Report) -> str:
     header += [f"{what}_{column}" for what in ("regret", "difference") for column in columns]
     rows: list[list[object]] = []
     for one in report.measured:
-        for index, scale in enumerate(report.scales):
-            regret, difference = summarize(one.regret[index], one.health[index]), report.difference(one, index)
+        for index, scale in enumerate(SCALES):
+            regret, difference = one.samples[index].summary, report.difference(one, index)
             numbers = [float(getattr(s, column)) for s in (regret, difference) for column in columns]
             count: int | str = "pruned" if one.count == PRUNED else one.count
             fixed = [one.set_name, count, report.horizon, scale, regret.n, regret.unhealthy]
@@ -183,7 +239,7 @@ def _csv(report: Report) -> str:
     return csv_text([*header, "cpu_microseconds_least", "cpu_microseconds_most", "state_bytes"], rows)
 
 
-def _figure(report: Report) -> Any:
+def _figure(report: Report) -> Figure:
     """Regret and time against M, the pruned form as a level line."""
     rows = []
     for set_name in report.sets:
@@ -191,12 +247,12 @@ def _figure(report: Report) -> Any:
         counts = [one.count for one in by_epochs]
         ends = [counts[0], counts[-1]]
         charts = []
-        for index, scale in enumerate(report.scales):
-            summaries = [summarize(one.regret[index], one.health[index]) for one in by_epochs]
-            mean, low, high = ([float(getattr(s, end)) for s in summaries] for end in ("mean", "low", "high"))
-            level = float(summarize(pruned.regret[index], pruned.health[index]).mean)
+        for index, scale in enumerate(SCALES):
+            level = float(pruned.samples[index].summary.mean)
             series = [
-                Series("by epochs", COLORS["tofu"], counts, mean, low, high),
+                shared.mean_series(
+                    "by epochs", COLORS["tofu"], counts, [one.samples[index].summary for one in by_epochs]
+                ),
                 Series("pruned", COLORS["menu"], ends, [level] * 2, line="--", marker=""),
             ]
             title = f"{set_name}, radius_scale ×{scale:g}"

@@ -1,25 +1,41 @@
-"""What `reproduce table2` writes, made from what was measured alone."""
+"""Table 2 of the paper (regret, complexity and storage of four algorithms), measured.
+
+Regret: fixed data sets at the papers' radii and at a smaller radius_scale, T growing; the paper's exponents are of
+bounds over the worst instance for each T, so a measured one may well be smaller, and is near 1 for as long as a policy
+explores.
+Complexity: CPU time of the whole run, compiling apart. Storage: bytes of the state of one replication.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax import theory
 from linbet_jax.datasets import DATASETS
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, save_figure
-from linbet_jax.regret import Summary, fitted_exponent, summarize
-from linbet_jax.reproduce.intervals import Exponent, bootstrap_exponent
-from linbet_jax.reproduce.measure import Task
-from linbet_jax.results import write_text
+from linbet_jax.experiments import measure, shared
+from linbet_jax.experiments.driver import Found, Outputs, Plan
+from linbet_jax.experiments.shared import Sample, Task
+from linbet_jax.intervals import Estimate
+from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
+from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 
-__all__ = ["VARIANTS", "Measured", "Report", "Variant", "report", "text", "write"]
+__all__ = ["plan"]
+
+SCALES = (1.0, 0.03)
+# 1024 times powers of 4 are whole numbers of the simulator's stretches: one program serves all of a policy's horizons.
+FIRST = 1024
+STORAGE = tuple(FIRST * 4**k for k in range(7))  # only looked at, not run
+TIMED_ON = "S3"
+ROUNDS = 2
+SEED = 0  # of the experiment's key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +68,77 @@ VARIANTS: Mapping[str, Variant] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """One task: final regret and health `[G, S]`, CPU seconds `[rounds]` of all its replications."""
+# What is played ------------------------------------------------------------------------------------------------------
 
-    task: Task
-    regret: NDArray[np.float64]
-    health: NDArray[np.int64]
-    cpu: NDArray[np.float64]
+
+def horizons(variant: str, full: bool) -> tuple[int, ...]:
+    """The T of a variant: shorter for the full pass, whose time grows with T^2."""
+    if variant == "tofu full":
+        return tuple(FIRST * 2**k for k in range(5 if full else 4))
+    longest = {"tofu pruned": 4, "tofu epochs": 4}.get(variant, 5) + full
+    return tuple(FIRST * 4**k for k in range(longest))
+
+
+def options(variant: str, horizon: int) -> dict[str, Any]:
+    """Of `make_policy`; by epochs means ceil(log2 T) re-truncations."""
+    if variant == "tofu full":
+        return {"method": "full"}
+    return {"epochs": math.ceil(math.log2(horizon))} if variant == "tofu epochs" else {}
+
+
+def task_of(set_name: str, variant: str, horizon: int, seeds: int, dtype: str) -> Task:
+    """A variant on a set."""
+    return Task.on(
+        set_name,
+        variant.split()[0],
+        horizon=horizon,
+        seeds=seeds,
+        scales=SCALES,
+        key=SEED,
+        dtype=dtype,
+        options=options(variant, horizon),
+    )
+
+
+def plan(*, seeds: int | None, full: bool, dtype: str) -> Plan:
+    """S3 (epsilon 1/2) and S1 (epsilon 1), 16 seeds; with `full` all four, 128 seeds, and T four times as long."""
+    replications = seeds or (128 if full else 16)
+    tasks = {}
+    for set_name in (TIMED_ON, *(name for name in (DATASETS if full else ("S1",)) if name != TIMED_ON)):
+        for variant in VARIANTS:
+            if variant == "tofu full" and set_name != TIMED_ON:
+                continue  # it plays the arms of the pruned form
+            count = max(1, replications // 4) if variant == "tofu full" else replications
+            for horizon in horizons(variant, full):
+                title = f"{set_name}/{variant}/T={horizon}"
+                tasks[title] = task_of(set_name, variant, horizon, count, dtype)
+    return plan_of(tasks, replications, dtype)
+
+
+def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Plan:
+    """These tasks, by `set/variant/T=horizon`; those on one of the sets are timed, in further rounds too."""
+    timed = {title: task for title, task in tasks.items() if task.place == TIMED_ON}
+    once = {title: task for title, task in tasks.items() if title not in timed}
+    config = {"dtype": dtype, "tasks": list(tasks), "seeds": seeds, "radius_scales": list(SCALES), "key": SEED}
+    config["instances"] = {task.place: task.instance for task in tasks.values()}
+
+    def show(found: Mapping[str, Found]) -> Outputs:
+        seconds = measure.times(found, timed, ROUNDS)
+        storage = {
+            variant: [measure.state_bytes(task_of(TIMED_ON, variant, horizon, 1, dtype)) for horizon in STORAGE]
+            for variant in VARIANTS
+        }
+        samples = {title: task.samples(found[title]) for title, task in tasks.items()}
+        cpu = {
+            title: seconds[:, place] / (task.pulls / task.horizon) for place, (title, task) in enumerate(timed.items())
+        }
+        return _outputs(report_of(samples, cpu, storage, seeds, dtype))
+
+    cells = [*measure.timed_cells(timed, ROUNDS), *measure.timed_cells(once, 0)]
+    return Plan("table2", config, dtype, cells, (*shared.CODE, measure), show)
+
+
+# From numbers to a report --------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +150,7 @@ class Growth:
     scale: float
     horizons: tuple[int, ...]
     summaries: tuple[Summary, ...]
-    fitted: Exponent
+    fitted: Estimate
 
     @property
     def promised(self) -> float:
@@ -114,7 +193,6 @@ class Report:
     growths: Sequence[Growth]
     timings: Mapping[str, Timing]
     storages: Mapping[str, Storage]
-    timed_on: str
     seeds: int
     dtype: str
     unhealthy: int
@@ -135,46 +213,40 @@ class Report:
         return next((g for g in self.growths if (g.set_name, g.variant, g.scale) == asked), None)
 
 
-def report(
-    measured: Mapping[str, Measured],
-    horizons: Sequence[int],
+def report_of(
+    samples: Mapping[str, Sequence[Sample]],
+    cpu: Mapping[str, NDArray[np.float64]],
     storage: Mapping[str, Sequence[int]],
-    timed_on: str,
     seeds: int,
     dtype: str,
 ) -> Report:
     """Fits every exponent.
 
     Args:
-        measured: by `set/variant/T=horizon`, horizons increasing.
-        horizons: [H] of the storage.
-        storage: bytes [H] by variant.
-        timed_on: the set whose times count.
+        samples: one for each scale, by `set/variant/T=horizon`, horizons increasing.
+        cpu: seconds of a replication `[rounds]`, by the titles of those that were timed.
+        storage: bytes at the horizons of `STORAGE`, by variant.
         seeds: replications.
         dtype: for the headings.
     """
-    groups: dict[tuple[str, str], list[Measured]] = {}
-    for title, one in measured.items():
-        set_name, variant, _ = title.split("/")
-        groups.setdefault((set_name, variant), []).append(one)
+    groups: dict[tuple[str, str], dict[int, str]] = {}  # titles by horizon
+    for title in samples:
+        set_name, variant, horizon = title.split("/")
+        groups.setdefault((set_name, variant), {})[int(horizon.removeprefix("T="))] = title
     growths, timings = [], {}
-    for (set_name, variant), ones in groups.items():
-        ran = tuple(one.task.horizon for one in ones)
-        for index, scale in enumerate(ones[0].task.scales):
-            values = np.stack([one.regret[index] for one in ones], axis=1)
-            health = np.stack([one.health[index] for one in ones], axis=1)
-            summaries = tuple(summarize(one.regret[index], one.health[index]) for one in ones)
-            fitted = bootstrap_exponent(ran, values, health)
-            growths.append(Growth(set_name, variant, scale, ran, summaries, fitted))
-        if set_name == timed_on:
-            seconds = np.stack([one.cpu / (one.task.seeds * len(one.task.scales)) for one in ones], axis=1)
+    for (set_name, variant), titles in groups.items():
+        ran = tuple(titles)
+        for own in zip(*(samples[title] for title in titles.values()), strict=True):
+            summaries = tuple(sample.summary for sample in own)
+            growths.append(Growth(set_name, variant, own[0].radius_scale, ran, summaries, shared.exponent(ran, own)))
+        if set_name == TIMED_ON:
+            seconds = np.stack([cpu[title] for title in titles.values()], axis=1)
             timings[variant] = _timing(ran, seconds, VARIANTS[variant].time_from)
     storages = {
-        variant: Storage(tuple(horizons), tuple(sizes), fitted_exponent(horizons, sizes))
-        for variant, sizes in storage.items()
+        name: Storage(STORAGE, tuple(sizes), fitted_exponent(STORAGE, sizes)) for name, sizes in storage.items()
     }
-    sick = sum(int(np.count_nonzero(one.health)) for one in measured.values())
-    return Report(growths, timings, storages, timed_on, seeds, dtype, sick)
+    sick = shared.unhealthy_seeds(sample.health for own in samples.values() for sample in own)
+    return Report(growths, timings, storages, seeds, dtype, sick)
 
 
 def _timing(horizons: tuple[int, ...], seconds: NDArray[np.float64], time_from: int) -> Timing:
@@ -191,39 +263,38 @@ def _timing(horizons: tuple[int, ...], seconds: NDArray[np.float64], time_from: 
     )
 
 
-def text(found: Report) -> str:
-    """For a terminal."""
-    parts = [_heading(found)]
-    for header, rows in (_regret_table(found), _cost_table(found)):
+# From a report to tables and figures ---------------------------------------------------------------------------------
+
+
+def _outputs(found: Report) -> Outputs:
+    tables = {"regret": _regret_table(found), "cost": _cost_table(found)}
+    captions = {
+        "regret": "Regret: exponents of the bounds and measured ones",
+        "cost": "Complexity and storage: the paper's and measured",
+    }
+    text, latex = [_heading(found)], []
+    for name, (header, rows) in tables.items():
         plain = [[cell.replace("$", "").replace(r"T\log", "T log").replace("\\", "") for cell in row] for row in rows]
-        parts += [aligned_table(header, plain), ""]
-    return "\n".join([*parts, *_explained(found)])
+        text += [aligned_table(header, plain), ""]
+        caption = f"{captions[name]}. {_heading(found)}."
+        latex.append(latex_table(header, rows, caption=caption, label=f"table:{name}"))
+    return Outputs(
+        "\n".join([*text, *_explained(found)]),
+        {"table2_regret": _regret_figure(found), "table2_cost": _cost_figure(found)},
+        {"table2.md": _markdown(found), "table2.tex": "\n".join(latex), "table2.csv": _csv(found)},
+        found.unhealthy,
+    )
 
 
-def write(found: Report, folder: Path) -> tuple[Path, ...]:
-    """Pictures, Markdown, LaTeX and CSV."""
-    files = []
-    for stem, figure in (("table2_regret", _regret_figure(found)), ("table2_cost", _cost_figure(found))):
-        for suffix in (".png", ".pdf"):
-            files.append(folder / f"{stem}{suffix}")
-            save_figure(figure, files[-1])
-    regret, cost = _regret_table(found), _cost_table(found)
+def _markdown(found: Report) -> str:
     lines = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{_heading(found)}.", ""]
-    lines += [*markdown_table(*regret), *markdown_table(*cost), *(f"- {line}" for line in _explained(found)), ""]
-    lines += ["## Mean final regret", ""]
-    columns = ["set", "scale", "T", *(variant.label for variant in VARIANTS.values())]
-    lines += markdown_table(columns, _regret_rows(found))
+    lines += [*markdown_table(*_regret_table(found)), *markdown_table(*_cost_table(found))]
+    lines += [*(f"- {line}" for line in _explained(found)), "", "## Mean final regret", ""]
+    labels = [variant.label for variant in VARIANTS.values()]
+    lines += markdown_table(["set", "scale", "T", *labels], _regret_rows(found))
     lines += ["## CPU microseconds of a pull (smallest of all rounds), and bytes of a replication's state", ""]
-    lines += markdown_table(["", "T", *(variant.label for variant in VARIANTS.values())], _cost_rows(found))
-    write_text(folder / "table2.md", "\n".join(lines))
-    captions = ("Regret: exponents of the bounds and measured ones", "Complexity and storage: the paper's and measured")
-    latex = [
-        latex_table(*table, caption=f"{caption}. {_heading(found)}.", label=f"table:{label}")
-        for table, caption, label in zip((regret, cost), captions, ("regret", "cost"), strict=True)
-    ]
-    write_text(folder / "table2.tex", "\n".join(latex))
-    write_text(folder / "table2.csv", _csv(found))
-    return (*files, *(folder / f"table2.{suffix}" for suffix in ("md", "tex", "csv")))
+    lines += markdown_table(["", "T", *labels], _cost_rows(found))
+    return "\n".join(lines)
 
 
 def _heading(found: Report) -> str:
@@ -273,7 +344,7 @@ def _explained(found: Report) -> list[str]:
         "is that of the worst instance for each T, logarithms apart; a fixed instance may do better, and a policy that "
         "still explores has exponent 1.",
         f"T: {ranges}.",
-        f"Time: CPU time of a whole run on {found.timed_on}, compiling apart; the smallest of "
+        f"Time: CPU time of a whole run on {TIMED_ON}, compiling apart; the smallest of "
         f"{found.timings['mom'].seconds.shape[0]} interleaved measurements, in brackets single rounds' exponents. "
         f"Fitted over T ≥ {fits}. Last step: between the two longest T.",
         f"Storage: bytes of a replication's state at T = {first:,} and {last:,}, exact. MENU has "
@@ -324,21 +395,21 @@ def _csv(found: Report) -> str:
         for horizon, s in zip(g.horizons, g.summaries, strict=True):
             rows.append(["regret", *fixed, horizon, *map(float, (s.mean, s.low, s.high)), s.n, s.unhealthy])
         e = g.fitted
-        rows.append(["regret exponent", *fixed, None, e.value, e.low, e.high, e.seeds, e.unhealthy])
+        rows.append(["regret exponent", *fixed, None, *map(float, (e.value, e.low, e.high)), e.n, e.unhealthy])
         rows.append(["regret exponent of the bound", *fixed, None, g.promised, None, None, None, None])
     for name, timing in found.timings.items():
         for horizon, times in zip(timing.horizons, timing.seconds.T, strict=True):
             ends = (float(times.min()), float(times.min()), float(times.max()))
-            rows.append(["cpu seconds of a replication", found.timed_on, name, None, horizon, *ends, None, None])
-        rows.append(["time exponent", found.timed_on, name, None, None, timing.fitted, *timing.ends, None, None])
+            rows.append(["cpu seconds of a replication", TIMED_ON, name, None, horizon, *ends, None, None])
+        rows.append(["time exponent", TIMED_ON, name, None, None, timing.fitted, *timing.ends, None, None])
     for name, storage in found.storages.items():
         for horizon, size in zip(storage.horizons, storage.bytes, strict=True):
-            rows.append(["state bytes", found.timed_on, name, None, horizon, size, None, None, None, None])
-        rows.append(["storage exponent", found.timed_on, name, None, None, storage.fitted, None, None, None, None])
+            rows.append(["state bytes", TIMED_ON, name, None, horizon, size, None, None, None, None])
+        rows.append(["storage exponent", TIMED_ON, name, None, None, storage.fitted, None, None, None, None])
     return csv_text(header, rows)
 
 
-def _regret_figure(found: Report) -> Any:
+def _regret_figure(found: Report) -> Figure:
     rows = []
     for set_name in found.sets:
         charts = []
@@ -348,11 +419,8 @@ def _regret_figure(found: Report) -> Any:
                 growth = found.growth(set_name, name, scale)
                 if growth is None:
                     continue
-                mean, low, high = (
-                    [float(getattr(s, field)) for s in growth.summaries] for field in ("mean", "low", "high")
-                )
-                label = f"{variant.label} {growth.fitted.value:.2f} ({growth.promised:.2f})"
-                series.append(Series(label, variant.color, growth.horizons, mean, low, high))
+                label = f"{variant.label} {float(growth.fitted.value):.2f} ({growth.promised:.2f})"
+                series.append(shared.mean_series(label, variant.color, growth.horizons, growth.summaries))
             spec = DATASETS[set_name]
             title = f"{set_name} (ε = {spec.epsilon:g}), radius_scale ×{scale:g}"
             charts.append(Chart(title, "T (pulls)", "mean final regret", series))
@@ -364,7 +432,7 @@ def _regret_figure(found: Report) -> Any:
     )
 
 
-def _cost_figure(found: Report) -> Any:
+def _cost_figure(found: Report) -> Figure:
     time = []
     for name, variant in VARIANTS.items():
         timing = found.timings[name]
@@ -378,8 +446,8 @@ def _cost_figure(found: Report) -> Any:
         for n, v in VARIANTS.items()
     ]
     charts = [
-        Chart(f"{found.timed_on}: CPU time of a replication", "T (pulls)", "seconds", time),
-        Chart(f"{found.timed_on}: live state of a replication", "T (pulls)", "bytes", storage),
+        Chart(f"{TIMED_ON}: CPU time of a replication", "T (pulls)", "seconds", time),
+        Chart(f"{TIMED_ON}: live state of a replication", "T (pulls)", "bytes", storage),
     ]
     return chart_figure(
         [charts],

@@ -1,0 +1,338 @@
+"""The one runner of all experiments: cells that survive a kill, then the tables and figures made of them.
+
+An experiment is a module of this package with a function `plan(**options) -> Plan`, which builds and checks everything
+before anything runs. `run` computes the plan's cells, keeps each in the run folder as soon as it is finished (the
+sweeps' store, one Parquet file a cell), and hands their numbers to the plan's `show`. Everything that is written is
+made from the stored cells alone, so that drawing again computes nothing, and a killed run carries on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from linbet_jax import provenance
+from linbet_jax.plotting import save_figure
+from linbet_jax.results import RunFolder, digest, write_text
+from linbet_jax.sweep.store import Store
+
+__all__ = ["Cell", "Cost", "Found", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]
+
+COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
+
+
+# What an experiment says of itself -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a run will take, known before it starts.
+
+    Attributes:
+        cells: pieces of work.
+        seed_pulls: pulls, over all replications.
+        core_seconds: estimate of the CPU time.
+    """
+
+    cells: int
+    seed_pulls: int
+    core_seconds: float
+
+    def sentence(self, cores: int) -> str:
+        """One phrase for people; the minutes are those of so many cores."""
+        minutes = max(1, math.ceil(self.core_seconds / 60 / max(1, cores)))
+        time_taken = f"{minutes:,} minute{'s' * (minutes != 1)} on {cores} core{'s' * (cores != 1)}"
+        return f"{self.seed_pulls:.2g} seed-pulls in {self.cells} cell{'s' * (self.cells != 1)}, about {time_taken}"
+
+
+class Found(NamedTuple):
+    """What a cell found.
+
+    Attributes:
+        columns: by name, numbers of one length: a table with one row a replication, or a record of one.
+        facts: JSON-like, what else is to be known: notes, say. It is stored beside the columns.
+        seconds: how long what took, for the manifest alone.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    facts: Mapping[str, Any] = {}
+    seconds: Mapping[str, float] = {}
+
+
+class Cell(NamedTuple):
+    """A piece of work.
+
+    Attributes:
+        title: unique; its name in the manifest and on the terminal.
+        own: JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and
+            options, instance, horizon, seeds, key.
+        cost: what it will take.
+        compute: does it.
+        line: what is said of it when it has been computed.
+    """
+
+    title: str
+    own: Mapping[str, Any]
+    cost: Cost
+    compute: Callable[[Progress], Found]
+    line: Callable[[Found], str] = lambda found: ""
+
+
+class Outputs(NamedTuple):
+    """What an experiment shows.
+
+    Attributes:
+        text: for a terminal.
+        figures: by the stem of their files; each is written as PNG and PDF.
+        documents: texts by the name of their files.
+        unhealthy: replications that met something non-finite.
+        problems: findings that make the command end with status 1: a policy below a lower bound, say.
+        sections: JSON-like, what else the manifest should say.
+    """
+
+    text: str
+    figures: Mapping[str, Figure]
+    documents: Mapping[str, str]
+    unhealthy: int
+    problems: Sequence[str] = ()
+    sections: Mapping[str, Any] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """An experiment, built and checked.
+
+    Attributes:
+        name: of its command.
+        config: JSON-like, everything that was asked for; a folder belongs to one configuration.
+        dtype: "float64", "float32", or "both".
+        cells: in the order of the outputs.
+        code: functions, classes or modules that compute the cells: their source is part of what a cell is, so that a
+            change computes it again, while a new caption does not.
+        show: makes the outputs from what the cells found, by title.
+        workers: cells that are computed side by side.
+        shared_programs: cells that compile nothing, since another one's program serves them too.
+        notice: what must be said before it starts.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    dtype: str
+    cells: Sequence[Cell]
+    code: Sequence[Any]
+    show: Callable[[Mapping[str, Found]], Outputs]
+    workers: int = 1
+    shared_programs: int = 0
+    notice: str = ""
+
+    @property
+    def cost(self) -> Cost:
+        """What the run will take."""
+        costs = [cell.cost for cell in self.cells]
+        return Cost(
+            sum(cost.cells for cost in costs),
+            sum(cost.seed_pulls for cost in costs),
+            sum(cost.core_seconds for cost in costs) - COMPILE_SECONDS * self.shared_programs,
+        )
+
+
+def long_form(axes: Mapping[str, ArrayLike], values: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
+    """A table with one row for every combination of the axes' values, the last axis running fastest.
+
+    Args:
+        axes: by name, numbers.
+        values: by name, arrays of the axes' shape, or of one that broadcasts to it.
+
+    Returns:
+        The columns; `column.reshape(shape)` is the array again.
+    """
+    places = np.meshgrid(*map(np.asarray, axes.values()), indexing="ij")
+    columns = dict(zip(axes, places, strict=True))
+    columns |= {name: np.broadcast_to(array, places[0].shape) for name, array in values.items()}
+    return {name: array.reshape(-1) for name, array in columns.items()}
+
+
+# What a run tells ----------------------------------------------------------------------------------------------------
+
+
+class Reporter(Protocol):
+    """Where progress goes; called from several threads."""
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+
+    def advance(self, units: int) -> None:
+        """So many pulls more are done, over all replications."""
+
+    def describe(self, description: str) -> None:
+        """What is being worked on now."""
+
+    def work(self, total: int, description: str) -> contextlib.AbstractContextManager[None]:
+        """A context in which `total` pulls are worked off."""
+
+
+class Progress:
+    """Passes on how many pulls of one cell are done, never more than it has.
+
+    Args:
+        reporter: where to.
+        pulls: of the cell, over all its replications.
+    """
+
+    def __init__(self, reporter: Reporter, pulls: int) -> None:
+        """Nothing is done yet."""
+        self._reporter, self.left = reporter, pulls
+
+    def advance(self, pulls: int) -> None:
+        """So many more are done."""
+        units = min(pulls, self.left)
+        self.left -= units
+        self._reporter.advance(units)
+
+    def of(self, horizon: int) -> Callable[[int, int], None]:
+        """What `simulate_grid(..., progress=)` wants, each replication being so many pulls."""
+        seen = 0
+
+        def told(done: int, _: int) -> None:
+            nonlocal seen
+            self.advance((done - seen) * horizon)
+            seen = done
+
+        return told
+
+
+# Running -------------------------------------------------------------------------------------------------------------
+
+
+def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -> tuple[Outputs, tuple[Path, ...]]:
+    """Computes what is not in the folder yet, then writes tables, figures and the manifest.
+
+    Args:
+        plan: the experiment.
+        out: the run folder.
+        kind: the device's own name; it decides the last bits of the numbers.
+        devices: the devices in words, for the manifest.
+        reporter: where progress goes.
+
+    Returns:
+        What it shows, and the files that were written.
+
+    Raises:
+        RunFolderError: the folder holds something else; nothing has been changed then.
+    """
+    begun = time.perf_counter()
+    numerics = provenance.numerics(plan.dtype, kind)
+    with RunFolder(out, {"experiment": plan.name, **plan.config, "numerics": numerics}) as folder:
+        folder.update_manifest(status="running", environment=provenance.environment(devices))
+        ids = _identities(plan, numerics)
+        found = _finish(plan, ids, folder, reporter)
+        reporter.say("drawing")
+        outputs = plan.show(found)
+        files = _write(outputs, folder)
+        folder.update_manifest(
+            **outputs.sections,
+            status="finished",
+            unhealthy=outputs.unhealthy,
+            cells={
+                cell.title: {
+                    "id": ids[cell.title],
+                    "own": cell.own,
+                    **found[cell.title].facts,
+                    "seconds": found[cell.title].seconds,
+                }
+                for cell in plan.cells
+            },
+            outputs=[path.name for path in files],
+            seconds_of_last_run=round(time.perf_counter() - begun, 3),
+        )
+        return outputs, (*files, folder.file("manifest.json"))
+
+
+def _identities(plan: Plan, numerics: Mapping[str, Any]) -> dict[str, str]:
+    """Every cell's id by its title: the hash of everything that decides its numbers; other cells do not."""
+    sources = [inspect.getsource(each) for each in (long_form, *plan.code)]
+    shared = {"experiment": plan.name, "numerics": numerics, "code": digest(sources)}
+    ids = {cell.title: digest({**shared, "own": cell.own})[:32] for cell in plan.cells}
+    if len(ids) < len(plan.cells):
+        raise ValueError(f"{plan.name}: two cells have one title")
+    return ids
+
+
+def _finish(plan: Plan, ids: Mapping[str, str], folder: RunFolder, reporter: Reporter) -> dict[str, Found]:
+    """What every cell found, by its title; what is not in the folder yet is computed and put there."""
+    store = Store(folder.path)
+    timings: dict[str, Any] = dict(folder.manifest.get("timings", {}))
+
+    def load(title: str) -> Found | None:
+        stored = store.read_columns(ids[title])
+        return None if stored is None else Found(*stored, timings.get(title, {}))
+
+    loaded = {cell.title: load(cell.title) for cell in plan.cells}
+    found = {title: each for title, each in loaded.items() if each is not None}
+    for name in store.damaged:
+        reporter.say(f"damaged: {name} is computed again")
+    if found:
+        reporter.say(f"{len(found)} of {len(plan.cells)} cells are done already")
+    missing = [cell for cell in plan.cells if cell.title not in found]
+    with reporter.work(sum(cell.cost.seed_pulls for cell in missing), "starting"):
+        for cell, computed in _computed(missing, plan.workers, reporter):
+            store.write_columns(ids[cell.title], computed.columns, computed.facts)
+            timings[cell.title] = computed.seconds
+            folder.update_manifest(timings=timings)
+            kept = load(cell.title)
+            assert kept is not None
+            found[cell.title] = kept
+            place = f"[{len(found):{len(str(len(plan.cells)))}d}/{len(plan.cells)}]"
+            reporter.say(f"{place} {cell.title}{cell.line(kept)} ({computed.seconds['wall']:.1f} s)")
+    return {cell.title: found[cell.title] for cell in plan.cells}
+
+
+def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterator[tuple[Cell, Found]]:
+    """What every cell finds, as it comes; an error or Ctrl-C drops what has not begun and waits for nothing."""
+
+    def compute(cell: Cell) -> Found:
+        reporter.describe(cell.title)
+        progress = Progress(reporter, cell.cost.seed_pulls)
+        begun = time.perf_counter(), time.process_time()
+        found = cell.compute(progress)
+        seconds = {"wall": time.perf_counter() - begun[0], "cpu": time.process_time() - begun[1], **found.seconds}
+        progress.advance(progress.left)
+        return found._replace(seconds={name: round(value, 3) for name, value in seconds.items()})
+
+    if workers == 1:
+        for cell in cells:
+            yield cell, compute(cell)
+        return
+    # The longest first, so that no thread is left alone with one at the end.
+    cells = sorted(cells, key=lambda cell: -cell.cost.core_seconds)
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        futures: dict[Future[Found], Cell] = {pool.submit(compute, cell): cell for cell in cells}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write(outputs: Outputs, folder: RunFolder) -> tuple[Path, ...]:
+    """Writes figures and documents; returns their files."""
+    files = []
+    for stem, figure in outputs.figures.items():
+        for suffix in (".png", ".pdf"):
+            files.append(folder.file(f"{stem}{suffix}"))
+            save_figure(figure, files[-1])
+    for name, text in outputs.documents.items():
+        files.append(folder.file(name))
+        write_text(files[-1], text)
+    return tuple(files)

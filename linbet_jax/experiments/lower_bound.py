@@ -1,0 +1,366 @@
+"""Theorem 1, played: mean regret of every policy on the lower bound's instances against (d/192) T^{1/(1+eps)}.
+
+theta* is drawn anew for every replication, since the theorem's expectation is over it too. A policy whose mean regret
+lies below the bound beyond sampling error contradicts a theorem: then something here is wrong, and the command fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scipy.special import stdtrit
+
+from linbet_jax import provenance, theory
+from linbet_jax.datasets import lower_bound
+from linbet_jax.errors import InputError
+from linbet_jax.experiments import shared
+from linbet_jax.experiments.driver import Found, Outputs, Plan
+from linbet_jax.experiments.shared import Sample, Task
+from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number, span
+
+__all__ = ["POLICIES", "plan"]
+
+POLICIES = ("menu", "mom", "tofu", "crt", "oful", "uniform")
+SCALES = (1.0, 0.03, 0.001)  # literal, near what tuning chooses, and hardly exploring
+DIMS, EPSILONS, HORIZONS, SEEDS = (2, 4, 8), (0.5, 1.0), (100, 500, 2_000, 10_000), 200
+FULL_DIMS, FULL_EPSILONS = (2, 4, 8, 12, 16, 20), (0.25, 0.5, 0.75, 1.0)
+FULL_HORIZONS, FULL_SEEDS = (100, 1_000, 10_000, 100_000, 1_000_000), 400
+DELTA, RIDGE, SEED = 0.1, 1.0, 1
+LEVEL = 0.999  # of the one-sided test that a mean lies below the bound, over all comparisons together
+BOUND_COLOR = "#333333"
+LINES = ("-", "--", ":")  # by scale, the literal one first
+
+
+# What is played ------------------------------------------------------------------------------------------------------
+
+
+def plan(
+    *,
+    seeds: int | None,
+    full: bool,
+    dtype: str,
+    dims: Sequence[int] | None = None,
+    epsilons: Sequence[float] | None = None,
+    horizons: Sequence[int] | None = None,
+) -> Plan:
+    """Every cell of the experiment, checked before anything runs.
+
+    Args:
+        seeds: replications, each with its own theta*; None is 200, or 400 in the large version.
+        full: d to 20, four epsilons, T to 10^6.
+        dtype: "float64" or "float32".
+        dims: d, even numbers from 2 to 20; None is the version's own list, as below.
+        epsilons: in (0, 1].
+        horizons: T, pulls, two different ones at least.
+
+    Raises:
+        InputError: a number out of its range, or a T that the theorem or all policies forbid.
+    """
+    dims = _ordered("dims", dims or (FULL_DIMS if full else DIMS))
+    epsilons = _ordered("epsilons", epsilons or (FULL_EPSILONS if full else EPSILONS))
+    horizons = _ordered("horizons", horizons or (FULL_HORIZONS if full else HORIZONS))
+    if len(horizons) < 2:
+        raise InputError(f"horizons={list(horizons)}: an exponent needs two different ones at least")
+    known: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
+    tasks: list[Task] = []
+    left_out: dict[str, str] = {}  # what a policy's smallest horizon forbids
+    programs = set()
+    for dim in dims:
+        if dim % 2:
+            raise InputError(f"dims: {dim} must be even; an odd d plays the instances of d - 1")
+        for epsilon in epsilons:
+            for horizon in horizons:
+                place = f"d={dim}/eps={epsilon:g}/T={horizon}"
+                try:
+                    bandit = lower_bound(dim, epsilon, horizon, resample=True)
+                except ValueError as error:
+                    raise InputError(f"{place.replace('/', ', ').replace('eps', 'epsilon')}: {error}") from error
+                instance = provenance.instance_digest(bandit, recipe=place)
+                for name in POLICIES:
+                    scales = SCALES if name != "uniform" else (1.0,)  # uniform play has no radius
+                    task = Task(
+                        place,
+                        bandit,
+                        instance,
+                        name,
+                        horizon,
+                        scales=scales,
+                        key=SEED,
+                        delta=DELTA,
+                        ridge=RIDGE,
+                        **known,
+                    )
+                    try:
+                        policy, _ = task.made()
+                    except InputError as error:
+                        left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
+                    else:
+                        tasks.append(task)
+                        # Cells that differ in epsilon or T alone may share a program.
+                        programs.add((policy._replace(facts=(), notes=(), enlarge=None), dim))
+    config = {**known, "full": full, "cells": [task.own for task in tasks]}
+
+    def show(found: Mapping[str, Found]) -> Outputs:
+        runs = [Run.of(task, sample) for task in tasks for sample in task.samples(found[task.title])]
+        notes = sorted({note for cell in found.values() for note in cell.facts["notes"]})
+        return _outputs(Report(runs, known["seeds"], [*left_out.values(), *notes]))
+
+    cells = [task.cell() for task in tasks]
+    spared = len(tasks) - len(programs)
+    return Plan("lower-bound", config, dtype, cells, shared.CODE, show, shared_programs=spared)
+
+
+def _ordered(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Increasing, each once."""
+    if any(not math.isfinite(value) for value in values):
+        raise InputError(f"{field}={list(values)}: must be finite numbers")
+    return tuple(sorted(set(values)))
+
+
+# From numbers to a report --------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(Sample):
+    """One policy and scale at one (d, epsilon, T), with the bounds at T; `upper` is NaN where no theorem covers it."""
+
+    dim: int
+    epsilon: float
+    horizon: int
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, task: Task, sample: Sample) -> Run:
+        """A task's sample beside the bounds."""
+        dim, epsilon, horizon = task.bandit.dim, task.bandit.epsilon, task.horizon
+        lower = theory.lower_bound_regret(float(horizon), dim=dim, epsilon=epsilon)
+        upper = _upper(task) if sample.radius_scale == 1.0 else math.nan
+        return cls(
+            sample.policy, sample.radius_scale, sample.regret, sample.health, dim, epsilon, horizon, lower, upper
+        )
+
+    @property
+    def largest(self) -> float:
+        """The regret of playing the worst arm throughout: T d Delta / 2, eight times the lower bound."""
+        return 8 * self.lower
+
+    @property
+    def ratio(self) -> tuple[float, float, float]:
+        """Mean and interval over the lower bound."""
+        found = self.summary
+        return float(found.mean) / self.lower, float(found.low) / self.lower, float(found.high) / self.lower
+
+    def below(self, comparisons: int) -> bool:
+        """Whether the mean lies below the bound beyond sampling error, one-sided, with Bonferroni's correction."""
+        found = self.summary
+        if not found.has_band:
+            return False
+        reach = float(stdtrit(found.n - 1, 1 - (1 - LEVEL) / comparisons)) * float(found.standard_error)
+        return float(found.mean) + reach < self.lower * (1 - 1e-9)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Everything the outputs say: the runs, seeds, and sentences that must travel with the numbers."""
+
+    runs: Sequence[Run]
+    seeds: int
+    notes: Sequence[str] = ()
+
+    @property
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite."""
+        return shared.unhealthy_seeds(run.health for run in self.runs)
+
+    @property
+    def setting(self) -> str:
+        """Seeds and constants."""
+        return f"{self.seeds} seeds, λ = {RIDGE:g}, δ = {DELTA:g}"
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Every mean below the theorem's bound, as a sentence."""
+        return tuple(
+            f"BUG: {run.label} lies below Theorem 1's lower bound at d={run.dim}, ε={run.epsilon:g}, T={run.horizon}: "
+            f"mean regret {number(run.summary.mean)} {interval(run.summary)} < {number(run.lower)}, beyond a one-sided "
+            f"{LEVEL:.1%} interval over {len(self.runs)} comparisons"
+            for run in self.runs
+            if run.below(len(self.runs))
+        )
+
+    def curves(self) -> list[list[Run]]:
+        """Runs of one (d, epsilon, policy, scale), in order of T."""
+        found: dict[tuple[int, float, str, float], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.dim, run.epsilon, run.policy, run.radius_scale), []).append(run)
+        policies = list(COLORS)
+        ordered = sorted(found, key=lambda name: (name[0], name[1], policies.index(name[2]), -name[3]))
+        return [sorted(found[name], key=lambda run: run.horizon) for name in ordered]
+
+
+def _upper(task: Task) -> float:
+    """The policy's own bound at the literal radii; NaN where no theorem covers it (OFUL needs sub-Gaussian noise)."""
+    bandit, horizon = task.bandit, task.horizon
+    known: dict[str, Any] = {"dim": bandit.dim, "delta": DELTA, "epsilon": bandit.epsilon, "ridge": RIDGE}
+    known |= {"theta_norm": bandit.theta_norm, "arm_norm": bandit.arm_norm, "mean_bound": bandit.mean_bound}
+    raw, central = bandit.raw_moment_bound, bandit.central_moment_bound
+    if task.policy == "menu":
+        return float(theory.menu_regret_bound(float(horizon), central_moment_bound=central, **known))
+    if task.policy == "mom":
+        return theory.mom_regret_bound(horizon, central_moment_bound=central, **known)
+    if task.policy == "tofu":
+        return float(theory.tofu_regret_bound(float(horizon), raw_moment_bound=raw, **known))
+    if task.policy == "crt":
+        return float(theory.crt_regret_bound(float(horizon), raw_moment_bound=raw, **known))
+    return math.nan
+
+
+# From a report to tables and figures ---------------------------------------------------------------------------------
+
+
+def _outputs(report: Report) -> Outputs:
+    figure = chart_figure(_charts(report), title=f"Theorem 1, played ({report.setting})", note=NOTE)
+    return Outputs(
+        _terminal_text(report),
+        {"lower-bound": figure},
+        {"lower-bound.md": _markdown(report), "lower-bound.csv": _csv(report)},
+        report.unhealthy,
+        report.problems,
+        {"below_the_bound": list(report.problems)},
+    )
+
+
+def _terminal_text(report: Report) -> str:
+    """Fitted exponents and the smallest ratio to the bound for the literal radii, and the verdict for all."""
+    header = ("d", "ε", "policy", "exponent", "bound", "own", "regret/lower, least", "at the last T", "upper/largest")
+    text = [
+        f"Mean regret on Theorem 1's instances ({report.setting})",
+        aligned_table(header, _rows(report, literal=True), left=3),
+    ]
+    text += ["", "The other radius scales are in lower-bound.md.", _legend(report), "", _verdict(report)]
+    return "\n".join([*text, *shared.unhealthy_line(report.unhealthy)])
+
+
+def _verdict(report: Report) -> str:
+    if report.problems:
+        return "\n".join(report.problems)
+    ends = [run.ratio[1] for run in report.runs if run.summary.has_band]
+    if not ends:
+        return "No mean has an interval: fewer than two healthy seeds contradict nothing."
+    return (
+        f"No policy lies below (d/192) T^(1/(1+ε)) beyond sampling error ({len(report.runs)} comparisons, one-sided "
+        f"{LEVEL:.1%} in all). The least lower end of a 95% interval is {min(ends):.2f} times the bound."
+    )
+
+
+def _legend(report: Report) -> str:
+    return (
+        "exponent: slope of the log mean regret on log T, with a 95% bootstrap interval over seeds. bound: Theorem 1's "
+        "1/(1+ε). own: of the policy's upper bound. The gap shrinks with T here, so that playing at random has the "
+        "exponent 1/(1+ε) too, and regret exactly 4 times the bound; playing the worst arm has 8 times. A payoff other "
+        "than 0 is rare: d 12^(-(1+ε)/ε) of them are expected in a whole run at most, whatever T "
+        f"({_seen(report)}), so that there is hardly anything to learn from. upper/largest: the policy's upper bound "
+        "at the last T over the regret of the worst arm; above 1 it promises nothing."
+    )
+
+
+def _seen(report: Report) -> str:
+    """The most payoffs other than 0 that a run can expect: the best arm's, T d Delta Delta^(1/epsilon)."""
+    pairs = sorted({(run.dim, run.epsilon) for run in report.runs}, key=lambda pair: (pair[1], pair[0]))
+    shown = (f"{dim * 12 ** (-(1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}" for dim, epsilon in pairs)
+    return ", ".join(shown)
+
+
+def _own_exponent(policy: str, epsilon: float) -> str:
+    """The exponent of the policy's upper bound; none of a policy without one under such noise."""
+    return f"{theory.regret_exponent(policy, epsilon):.3f}" if policy not in ("uniform", "oful") else "–"
+
+
+def _rows(report: Report, *, literal: bool = False) -> list[list[str]]:
+    rows = []
+    for curve in report.curves():
+        first, last = curve[0], curve[-1]
+        if literal and first.radius_scale != 1.0:
+            continue
+        fit = shared.exponent([run.horizon for run in curve], curve) if len(curve) > 1 else None
+        least = min(curve, key=lambda run: run.ratio[0])
+        rows.append(
+            [
+                str(first.dim),
+                f"{first.epsilon:g}",
+                first.label,
+                span(fit.value, fit.low, fit.high) if fit else "–",
+                f"{theory.regret_exponent('lower-bound', first.epsilon):.3f}",
+                _own_exponent(first.policy, first.epsilon),
+                span(*least.ratio, digits=2),
+                span(*last.ratio, digits=2),
+                number(last.upper / last.largest),
+            ]
+        )
+    return rows
+
+
+NOTE = (
+    "Points: mean pseudo-regret over replications, each with its own θ* from S_d, with 95% intervals (Student t); "
+    "solid: radii as published; dashed and dotted: radii ×0.03 and ×0.001. Black: Theorem 1's lower bound (d/192) "
+    "T^(1/(1+ε)) and, above, the largest regret possible, eight times as much. Dash-dotted: each policy's own "
+    "upper bound. The instance changes with T, so that every curve, playing at random too, has slope 1/(1+ε)."
+)
+
+
+def _charts(report: Report) -> list[list[Chart]]:
+    dims, epsilons = (sorted({getattr(run, field) for run in report.runs}) for field in ("dim", "epsilon"))
+    scales = sorted({run.radius_scale for run in report.runs}, reverse=True)
+    rows = []
+    for epsilon in epsilons:
+        row = []
+        for dim in dims:
+            curves = [c for c in report.curves() if (c[0].dim, c[0].epsilon) == (dim, epsilon)]
+            series = []
+            for curve in curves:
+                color, literal = COLORS[curve[0].policy], curve[0].radius_scale == 1.0
+                t, found = [run.horizon for run in curve], [run.summary for run in curve]
+                line = LINES[min(scales.index(curve[0].radius_scale), len(LINES) - 1)]
+                label, marker = (policy_label(curve[0].policy), ".") if literal else ("", "")
+                series.append(shared.mean_series(label, color, t, found, line=line, marker=marker))
+                if literal:
+                    series.append(Series("", color, t, [run.upper for run in curve], line="-.", marker=""))
+            longest = max(curves, key=len)
+            t = [run.horizon for run in longest]
+            bounds = (("lower bound", [r.lower for r in longest]), ("worst arm", [r.largest for r in longest]))
+            series += [Series(label, BOUND_COLOR, t, values, marker="") for label, values in bounds]
+            row.append(Chart(f"d={dim}, ε={epsilon:g}", "T (pulls)", "mean pseudo-regret", series))
+        rows.append(row)
+    return rows
+
+
+def _markdown(report: Report) -> str:
+    lines = [f"# Theorem 1, played ({report.setting})", "", _verdict(report), "", _legend(report), ""]
+    header = ["d", "ε", "policy", "fitted exponent", "1/(1+ε)", "own bound's", "regret/lower, least", "at the last T"]
+    lines += markdown_table([*header, "upper/largest"], _rows(report))
+    lines += ["## Mean regret over the lower bound, with 95% intervals (Student t)", ""]
+    horizons = sorted({run.horizon for run in report.runs})
+    rows = []
+    for curve in report.curves():
+        cells = {run.horizon: span(*run.ratio, digits=2) for run in curve}
+        names = [str(curve[0].dim), f"{curve[0].epsilon:g}", curve[0].label]
+        rows.append([*names, *(cells.get(horizon, "–") for horizon in horizons)])
+    lines += markdown_table(["d", "ε", "policy", *(f"T={horizon:,}" for horizon in horizons)], rows)
+    lines += shared.notes_section(report.notes, report.unhealthy)
+    return "\n".join(lines)
+
+
+def _csv(report: Report) -> str:
+    header = ["d", "epsilon", "horizon", "policy", "radius_scale", "seeds", "unhealthy", "mean", "sd", "low", "high"]
+    rows = []
+    for run in report.runs:
+        s = run.summary
+        numbers = [float(s.mean), float(s.sd), float(s.low), float(s.high), run.lower, run.upper, run.largest]
+        fixed = [run.dim, run.epsilon, run.horizon, run.policy, run.radius_scale, s.n, s.unhealthy]
+        rows.append([*fixed, *numbers, "yes" if run.below(len(report.runs)) else "no"])
+    return csv_text([*header, "lower_bound", "upper_bound", "largest", "below_the_bound"], rows)

@@ -1,0 +1,94 @@
+"""What a simulation costs: CPU time with compiling apart, and the bytes of its live state.
+
+CPU time is that of the whole process: on a machine that is busy with other things it is still the simulation's own.
+Every task is measured once when it is first run and again in later rounds, in each of which all tasks take turns, so
+that a slow spell of the machine falls on all of them; the smallest time counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from linbet_jax.experiments import shared
+from linbet_jax.experiments.driver import Cell, Cost, Found, Progress, long_form
+from linbet_jax.experiments.shared import Task
+from linbet_jax.policy import Policy
+from linbet_jax.simulator import Result
+
+__all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
+
+WARM = 1024  # pulls of the run that compiles a program; the programs of round-by-round policies serve any horizon
+
+
+def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[Cell]:
+    """Every task by its title, each a cell, then rounds of all of them, each a cell too."""
+    cells = [Cell(title, task.own, task.cost, functools.partial(first_run, task)) for title, task in tasks.items()]
+    every = list(tasks.values())
+    for turn in range(1, rounds + 1):
+        own = {"round": turn, "tasks": [task.own for task in every]}
+        cost = Cost(1, sum(task.pulls for task in every), sum(task.core_seconds for task in every))
+        cells.append(Cell(f"times, round {turn}", own, cost, functools.partial(next_round, every)))
+    return cells
+
+
+def times(found: Mapping[str, Found], tasks: Mapping[str, Task], rounds: int) -> NDArray[np.float64]:
+    """CPU seconds `[1 + rounds, tasks]`, those of the first run first."""
+    first = [found[title].facts["cpu_seconds"] for title in tasks]
+    later = [found[f"times, round {turn}"].columns["cpu_seconds"] for turn in range(1, rounds + 1)]
+    return np.stack([np.array(first), *later])
+
+
+def first_run(task: Task, progress: Progress) -> Found:
+    """The final regret and health of a task, and its CPU time in seconds."""
+    results, cpu = _timed(task, progress.of(task.horizon))
+    columns = long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results))
+    return Found(columns, {"cpu_seconds": cpu})
+
+
+def next_round(tasks: Sequence[Task], progress: Progress) -> Found:
+    """CPU seconds of all tasks, one after another."""
+    seconds = [_timed(task, progress.of(task.horizon))[1] for task in tasks]
+    return Found({"task": np.arange(len(tasks)), "cpu_seconds": np.array(seconds)})
+
+
+def _timed(task: Task, progress: Callable[[int, int], None]) -> tuple[list[Result], float]:
+    """Runs a task and measures the run alone; one that still had to compile is run again."""
+    policy, grid = task.made()
+
+    def play(horizon: int, told: Callable[[int, int], None] | None = None) -> tuple[list[Result], float]:
+        begun = time.process_time()
+        results = shared.play(policy, grid, task, told, horizon=horizon)
+        return results, time.process_time() - begun
+
+    if policy.pulls_per_epoch == 1 and task.horizon > WARM:
+        play(WARM)
+    results, cpu = play(task.horizon, progress)
+    return (results, cpu) if results[0].compile_seconds == 0 else play(task.horizon)
+
+
+def state_bytes(task: Task) -> int:
+    """Bytes of the state that one replication keeps between pulls, the larger of a policy's phases; nothing is run.
+
+    What the simulator keeps beside it (two sums, the records, the noise of a stretch) is the same for all policies and
+    does not grow with T.
+    """
+    policy, [params, *_] = task.made()
+    kind = np.dtype(task.dtype)
+    assert task.bandit.arms is not None
+    arms = jax.ShapeDtypeStruct(task.bandit.arms.shape, kind)
+    shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
+
+    def size(player: Policy) -> int:
+        if player.fixed is not None:
+            state = jax.eval_shape(player.fixed.init, arms, shapes)
+        else:
+            state = jax.eval_shape(player.init, shapes)
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+    return max(size(policy), 0 if policy.opening is None else size(policy.opening.policy))

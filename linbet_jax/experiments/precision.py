@@ -1,0 +1,362 @@
+"""float32 against float64: when do the arms of a run part, and does its regret move?
+
+Every policy plays every data set twice on the same seeds, once in float32 and once in float64. The noise of a seed is
+the same up to rounding, so that two runs play the same arms until an index of one arm passes another's by less than
+rounding. From there on they are two runs of the same policy that saw the same noise.
+
+When float32 is safe (`linbet reproduce precision` measures it):
+
+- for statistics over seeds while a policy explores, as it does at the papers' radii: the differences are those of two
+  equally good runs, and average out;
+- not, over long horizons, for statistics of a policy that has settled on an arm (a small radius_scale): its sums of
+  payoffs times features grow with t. The sums themselves lose nothing (they are compensated), but float32 rounds V^-1
+  and its product with them, most of all in the directions that are hardly played any more, so that the policy plays
+  other arms now and then: TOFU with radius_scale 0.03 on S1 pays for that at T = 10^5. Use float64 there;
+- not for arms or curves of one seed under a policy that decides at every pull (TOFU, CRT, OFUL): within a few hundred
+  pulls nearly every seed plays other arms than in float64. MENU and MoM, which decide once an epoch, mostly agree at
+  T = 10^4 and less at 10^5. Use float64 to replay, to compare with another program, or to pair runs seed by seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from linbet_jax.datasets import DATASETS
+from linbet_jax.experiments import shared
+from linbet_jax.experiments.driver import Cell, Cost, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.shared import Task
+from linbet_jax.intervals import share_interval
+from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.regret import Summary, paired_difference, summarize
+from linbet_jax.simulator import Result
+from linbet_jax.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
+
+__all__ = ["POLICIES", "plan"]
+
+POLICIES = ("menu", "mom", "tofu", "crt", "oful")
+SCALES = (1.0, 0.03)  # the papers' radii, and radii under which a policy settles on an arm
+DTYPES = ("float64", "float32")
+SEED = 0  # of the experiment's key
+GROUP = 32  # seeds whose arms are held at once: memory does not grow with the number of seeds
+_LEVEL = 0.05
+_ROUNDING = 1e-6  # relative, of a float32 sum
+_HEADER = (
+    "set",
+    "T",
+    "policy",
+    "scale",
+    "agree",
+    "first divergence: min",
+    "median",
+    "equal pulls",
+    "regret",
+    "Δ regret",
+)
+
+
+# What is played ------------------------------------------------------------------------------------------------------
+
+
+def plan(*, seeds: int | None, full: bool) -> Plan:
+    """T = 10^4 on S1-S4 and T = 10^5 on S1 and S3; with `full` 10^5 on all four, and 256 seeds instead of 32."""
+    long = tuple(DATASETS) if full else ("S1", "S3")
+    places = [(name, 10_000) for name in DATASETS] + [(name, 100_000) for name in long]
+    return plan_of(places, seeds or (256 if full else 32))
+
+
+def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[str] = POLICIES) -> Plan:
+    """Every policy on these sets at these horizons, in both types."""
+    known = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
+    tasks = [Task.on(name, policy, horizon=pulls, **known) for name, pulls in places for policy in policies]
+    cells = {
+        f"{task.title}/T={task.horizon}": Cell(
+            f"{task.title}/T={task.horizon}",
+            {**task.own, "dtype": "both"},
+            Cost(1, 2 * task.pulls, 2 * task.cost.core_seconds),
+            functools.partial(_compute, task),
+        )
+        for task in tasks
+    }
+    config = {"seeds": seeds, "radius_scales": list(SCALES), "key": SEED, "runs": list(cells)}
+    config["instances"] = {task.place: task.instance for task in tasks}
+
+    def show(found: Mapping[str, Found]) -> Outputs:
+        pairs = zip(tasks, found.values(), strict=True)
+        return _outputs([comparison for task, cell in pairs for comparison in comparisons(task, cell)])
+
+    return Plan("precision", config, "both", list(cells.values()), (*shared.CODE, _compute), show)
+
+
+def _compute(task: Task, progress: Progress) -> Found:
+    """Where the arms part, and the regret in both types.
+
+    Returns:
+        By scale and seed: `first`, the first pull at which the arms differ, 0 if none; `equal`, the share of pulls with
+        the same arm; regret and health in both types.
+    """
+    policy, grid = task.made()
+
+    def play(dtype: str, seeds: NDArray[np.int64]) -> list[Result]:
+        same = dataclasses.replace(task, dtype=dtype)
+        return shared.play(policy, grid, same, None, num_seeds=None, seeds=seeds, trace=True)
+
+    groups = []
+    for start in range(0, task.seeds, GROUP):
+        seeds = np.arange(start, min(start + GROUP, task.seeds))
+        with ThreadPoolExecutor(len(DTYPES)) as pool:  # one type compiles while the other does
+            results = dict(zip(DTYPES, pool.map(play, DTYPES, [seeds] * len(DTYPES)), strict=True))
+        differ = np.stack([_arms(a) != _arms(b) for a, b in zip(*results.values(), strict=True)])
+        group = {
+            "first": np.where(differ.any(axis=2), differ.argmax(axis=2) + 1, 0),
+            "equal": 1 - differ.mean(axis=2),
+        }
+        for dtype in DTYPES:
+            group |= {f"{name}_{dtype}": values for name, values in shared.finals(results[dtype]).items()}
+        groups.append(group)
+        progress.advance(2 * seeds.size * len(grid) * task.horizon)
+    whole = {name: np.concatenate([group[name] for group in groups], axis=1) for name in groups[0]}
+    return Found(long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, whole))
+
+
+def _arms(result: Result) -> NDArray[np.int32]:
+    assert result.trace is not None
+    return result.trace.arms
+
+
+# From numbers to a report --------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One policy with one radius scale in both types.
+
+    Attributes:
+        set_name: data set.
+        policy: registry name.
+        horizon: T, pulls.
+        radius_scale: multiplies every radius.
+        first: [S] first pull at which the arms differ, 0 for none.
+        equal: [S] share of pulls with equal arms.
+        wide: [S] final regret in float64.
+        narrow: [S] final regret in float32.
+        health: [2, S] health words, float64 first.
+    """
+
+    set_name: str
+    policy: str
+    horizon: int
+    radius_scale: float
+    first: NDArray[np.int64]
+    equal: NDArray[np.float64]
+    wide: NDArray[np.float64]
+    narrow: NDArray[np.float64]
+    health: NDArray[np.int64]
+
+    @functools.cached_property
+    def regret(self) -> Summary:
+        """Final regret in float64."""
+        return summarize(self.wide, self.health[0])
+
+    @functools.cached_property
+    def difference(self) -> Summary:
+        """Final regret in float32 minus that in float64, seed by seed."""
+        return paired_difference(self.narrow, self.wide, self.health[1], self.health[0])
+
+    @property
+    def unhealthy(self) -> int:
+        """Replications of either type that met something non-finite."""
+        return int(np.count_nonzero(self.health))
+
+    @property
+    def agreeing(self) -> int:
+        """Seeds whose arms agree over the whole run."""
+        return int(np.count_nonzero(self.first == 0))
+
+    @property
+    def name(self) -> str:
+        """As a sentence names it."""
+        return f"{self.set_name} {policy_label(self.policy)} ×{self.radius_scale:g} T={self.horizon}"
+
+    def quantile(self, probability: float) -> float:
+        """Quantile of the first divergence over the seeds that diverge; NaN when none does."""
+        parted = self.first[self.first > 0]
+        return float(np.quantile(parted, probability)) if parted.size else float("nan")
+
+    @property
+    def chance(self) -> float:
+        """Two-sided probability, by Student's t, of a mean difference as large as this if there were none.
+
+        A mean difference within float32's rounding of a sum is none: 1. NaN for fewer than two seeds.
+        """
+        if not self.difference.has_band:
+            return float("nan")
+        mean, error = abs(float(self.difference.mean)), float(self.difference.standard_error)
+        if mean <= _ROUNDING * abs(float(self.regret.mean)):
+            return 1.0
+        return float(2 * stdtr(self.difference.n - 1, -mean / error)) if error > 0 else 0.0
+
+
+def comparisons(task: Task, found: Found) -> list[Comparison]:
+    """One for each scale, from what a cell found."""
+    columns = {name: column.reshape(len(task.scales), -1) for name, column in found.columns.items()}
+    return [
+        Comparison(
+            task.place,
+            task.policy,
+            task.horizon,
+            scale,
+            first=columns["first"][index],
+            equal=columns["equal"][index],
+            wide=columns["regret_float64"][index],
+            narrow=columns["regret_float32"][index],
+            health=np.stack([columns[f"health_{dtype}"][index] for dtype in DTYPES]),
+        )
+        for index, scale in enumerate(task.scales)
+    ]
+
+
+# From a report to tables and figures ---------------------------------------------------------------------------------
+
+
+def _outputs(found: Sequence[Comparison]) -> Outputs:
+    rows, said = [_cells(c) for c in found], advice(found)
+    heading = f"float32 against float64, {_seeds(found)} seeds, the same noise; Δ is float32 - float64"
+    caption = f"float32 against float64 over {_seeds(found)} seeds; brackets: 95% intervals."
+    figures = {
+        f"agreement_{horizon}": _figure([c for c in found if c.horizon == horizon], horizon)
+        for horizon in dict.fromkeys(c.horizon for c in found)
+    }
+    documents = {
+        "precision.md": _markdown(found),
+        "precision.tex": latex_table(_HEADER, rows, caption=caption, label="table:precision"),
+        "precision.csv": _csv(found),
+    }
+    text = "\n".join([heading, aligned_table(_HEADER, rows, left=3), "", *said])
+    return Outputs(text, figures, documents, sum(c.unhealthy for c in found), sections={"advice": said})
+
+
+def advice(found: Sequence[Comparison]) -> list[str]:
+    """What the numbers say about when float32 is safe, in sentences."""
+    compared = [c for c in found if c.difference.has_band]
+    by_chance = [c for c in compared if c.chance < _LEVEL]
+    # Bonferroni: over all comparisons together, a policy without any difference is named with probability 5% at most.
+    moved = [c for c in by_chance if c.chance < _LEVEL / len(compared)]
+    named = "; ".join(
+        f"{c.name}: {number(c.difference.mean)} {interval(c.difference)} of {number(c.regret.mean)}" for c in moved
+    )
+    verdict = (
+        f"{len(moved)} also after correction for the number of comparisons ({named}): use float64 there"
+        if moved
+        else "none after correction for the number of comparisons: float32 is safe for these statistics over seeds"
+    )
+    sentences = [
+        f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
+        f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
+    ]
+    for policy in dict.fromkeys(c.policy for c in found):
+        shares = []
+        for horizon in dict.fromkeys(c.horizon for c in found):
+            own = [c for c in found if (c.policy, c.horizon) == (policy, horizon)]
+            if own:
+                count, total = sum(c.agreeing for c in own), sum(c.first.size for c in own)
+                shares.append(f"{count} of {total} at T = {horizon:,}")
+        parted = np.concatenate([c.first[c.first > 0] for c in found if c.policy == policy])
+        when = f"; where they part, half do by pull {np.median(parted):,.0f}" if parted.size else ""
+        sentences.append(
+            f"{policy_label(policy)}, replications that play the same arms throughout: {', '.join(shares)}{when}."
+        )
+    sick = sum(c.unhealthy for c in found)
+    sentences.append(f"Replications that met a non-finite number in either type: {sick}.")
+    return sentences
+
+
+def _markdown(found: Sequence[Comparison]) -> str:
+    lines = ["# float32 against float64", ""]
+    lines += [
+        f"The same {_seeds(found)} seeds in both types. Agree: seeds whose arms agree over the whole run, with the",
+        "exact binomial 95% interval. First divergence: over the seeds that diverge. Equal pulls: pulls with the same",
+        "arm, mean over seeds. Δ regret: float32 minus float64 at the horizon, seed by seed, with its 95% interval",
+        "(Student t).",
+        "",
+        *markdown_table(_HEADER, [_cells(c) for c in found]),
+        "## When float32 is safe",
+        "",
+        *(f"- {sentence}" for sentence in advice(found)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _cells(c: Comparison) -> list[str]:
+    low, high = share_interval(c.agreeing, c.first.size, method="clopper-pearson")
+    return [
+        c.set_name,
+        f"{c.horizon:,}",
+        policy_label(c.policy),
+        f"×{c.radius_scale:g}",
+        f"{c.agreeing}/{c.first.size} [{low:.2f}, {high:.2f}]",
+        _pull(c.quantile(0)),
+        _pull(c.quantile(0.5)),
+        f"{100 * float(np.mean(c.equal)):.1f}%",
+        number(c.regret.mean),
+        f"{number(c.difference.mean)} {interval(c.difference)}" if c.difference.has_band else number(c.difference.mean),
+    ]
+
+
+def _csv(found: Sequence[Comparison]) -> str:
+    """One line per replication, so that any other statistic can be made of it."""
+    header = ["set", "horizon", "policy", "radius_scale", "seed", "first_divergence", "equal_pulls"]
+    rows: list[list[object]] = []
+    for c in found:
+        for seed in range(c.first.size):
+            values = (c.equal[seed], c.wide[seed], c.narrow[seed])
+            words = (int(word) for word in c.health[:, seed])
+            fixed = [c.set_name, c.horizon, c.policy, c.radius_scale, seed, int(c.first[seed])]
+            rows.append([*fixed, *(float(value) for value in values), *words])
+    return csv_text([*header, "regret_float64", "regret_float32", "health_float64", "health_float32"], rows)
+
+
+def _figure(found: Sequence[Comparison], horizon: int) -> Figure:
+    """The share of seeds that still agree, against the pull."""
+    scales = sorted({c.radius_scale for c in found}, reverse=True)
+    rows = []
+    for scale in scales:
+        charts = []
+        for set_name in dict.fromkeys(c.set_name for c in found):
+            own = [c for c in found if (c.set_name, c.radius_scale) == (set_name, scale)]
+            series = [
+                Series(policy_label(c.policy), COLORS[c.policy], *_survival(c.first, horizon), marker="") for c in own
+            ]
+            title = f"{set_name}, radius_scale ×{scale:g}"
+            charts.append(Chart(title, "pulls", "seeds still in agreement", series, (True, False), (-0.03, 1.05)))
+        rows.append(charts)
+    return chart_figure(
+        rows,
+        title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
+        note=f"{_seeds(found)} seeds; both runs of a seed meet the same noise, up to rounding.",
+    )
+
+
+def _survival(first: NDArray[np.int64], horizon: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A step function from 1: pulls and shares."""
+    times = np.sort(np.where(first > 0, first, np.iinfo(np.int64).max))
+    at = np.unique(np.concatenate([[1], np.repeat(times[times <= horizon], 1), [horizon]])).astype(np.float64)
+    after = np.array([(times > t).mean() for t in at])
+    before = np.array([(times >= t).mean() for t in at])
+    return np.repeat(at, 2), np.stack([before, after], axis=1).reshape(-1)
+
+
+def _seeds(found: Sequence[Comparison]) -> int:
+    return found[0].first.size
+
+
+def _pull(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:,.0f}"

@@ -1,0 +1,233 @@
+"""What the experiments have in common: a policy's task, the sample it gives, and a few words on both."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from linbet_jax import provenance
+from linbet_jax.bandit import LinearBandit
+from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.datasets import DATASETS, dataset
+from linbet_jax.errors import InputError
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Cost, Found, Progress, long_form
+from linbet_jax.intervals import Estimate
+from linbet_jax.plotting import Series, policy_label
+from linbet_jax.policies import make_policy
+from linbet_jax.policy import Policy
+from linbet_jax.regret import Summary, exponent_interval, summarize
+from linbet_jax.simulator import Result, simulate_grid
+
+__all__ = ["CODE", "Sample", "Task", "exponent", "mean_series", "notes_section", "unhealthy_line", "unhealthy_seeds"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One policy with its options on one bandit at one horizon, with several radius scales.
+
+    Attributes:
+        place: what is played, as titles write it.
+        bandit: what is played.
+        instance: hash of it.
+        policy: registry name.
+        horizon: T, pulls.
+        seeds: replications of each scale.
+        scales: radius_scale.
+        key: the number of the random key.
+        dtype: "float64" or "float32".
+        delta: failure probability.
+        ridge: lambda.
+        options: more of `make_policy`.
+    """
+
+    place: str
+    bandit: LinearBandit
+    instance: str
+    policy: str
+    horizon: int
+    seeds: int
+    scales: tuple[float, ...]
+    key: int
+    dtype: str
+    delta: float
+    ridge: float
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def on(cls, set_name: str, policy: str, *, horizon: int | None = None, **more: Any) -> Task:
+        """A task on a data set, with its delta and ridge and, unless another one is given, the paper's horizon."""
+        spec, bandit = DATASETS[set_name], dataset(set_name)
+        known: dict[str, Any] = {"delta": spec.delta, "ridge": spec.ridge, "horizon": horizon or spec.horizon}
+        return cls(set_name, bandit, provenance.instance_digest(bandit), policy, **known, **more)
+
+    @property
+    def title(self) -> str:
+        """A name."""
+        return f"{self.place}/{self.policy}"
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """JSON-like, everything that decides its numbers beside versions, code and device."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "bandit"}
+        return {**fields, "scales": list(self.scales), "options": dict(self.options)}
+
+    @property
+    def pulls(self) -> int:
+        """Over all replications."""
+        return self.horizon * self.seeds * len(self.scales)
+
+    @property
+    def core_seconds(self) -> float:
+        """Estimate of the CPU time, without compiling."""
+        dim = self.bandit.dim
+        passes = self.horizon if self.options.get("method") == "full" else self.options.get("epochs", 0)
+        each = pull_microseconds(self.policy, num_arms=self.bandit.num_arms, dim=dim)
+        return 1e-6 * self.pulls * (each + PASS_MICROSECONDS * dim**2 * passes)
+
+    @property
+    def cost(self) -> Cost:
+        """Of one cell; tracing and compiling one program is in it."""
+        return Cost(1, self.pulls, COMPILE_SECONDS + self.core_seconds)
+
+    def made(self) -> tuple[Policy, list[Any]]:
+        """The policy, and its parameters for each scale.
+
+        Raises:
+            InputError: what the policy's own checks say, a horizon that is too short, say.
+        """
+        known: dict[str, Any] = {"horizon": self.horizon, "delta": self.delta, "ridge": self.ridge}
+        try:
+            policy, params = make_policy(self.policy, self.bandit, **known, **self.options)
+        except ValueError as error:
+            raise InputError(f"{self.policy} on {self.place}: {error}") from error
+        # What has no radius (uniform play) has the scale 1 alone.
+        return policy, [params if scale == 1.0 else params._replace(radius_scale=scale) for scale in self.scales]
+
+    def cell(self) -> Cell:
+        """Its piece of work."""
+        return Cell(self.title, self.own, self.cost, self.compute)
+
+    def play(self, progress: Progress, **more: Any) -> list[Result]:
+        """All scales as one batch, recorded at the horizon; `more` is passed on to `simulate_grid`."""
+        policy, grid = self.made()
+        return play(policy, grid, self, progress.of(self.horizon), **more)
+
+    def compute(self, progress: Progress) -> Found:
+        """Final regret and health of every scale and seed."""
+        results = self.play(progress)
+        columns = long_form({"radius_scale": self.scales, "seed": range(self.seeds)}, finals(results))
+        return Found(columns, {"notes": notes_of(results)})
+
+    def samples(self, found: Found) -> list[Sample]:
+        """One for each scale, from what `compute` found."""
+        shape = (len(self.scales), self.seeds)
+        regret, health = (found.columns[name].reshape(shape) for name in ("regret", "health"))
+        return [Sample(self.policy, *each) for each in zip(self.scales, regret, health, strict=True)]
+
+
+def play(
+    policy: Policy, grid: Sequence[Any], task: Task, progress: Callable[[int, int], None] | None, **more: Any
+) -> list[Result]:
+    """Parameters of one's own as one batch, on the task's bandit, horizon, seeds, key and dtype."""
+    known = {"horizon": task.horizon, "num_seeds": task.seeds, "num_records": 1, **more}
+    return simulate_grid(
+        policy, grid, task.bandit, key=jax.random.key(task.key), dtype=np.dtype(task.dtype), progress=progress, **known
+    )
+
+
+def finals(results: Sequence[Result]) -> dict[str, NDArray[Any]]:
+    """Regret at the horizon and health words `[G, S]`."""
+    return {
+        "regret": np.stack([np.asarray(result.regret[:, -1], np.float64) for result in results]),
+        "health": np.stack([result.health for result in results]),
+    }
+
+
+def notes_of(results: Sequence[Result]) -> list[str]:
+    """Sentences that must travel with the numbers, each once."""
+    return sorted({note for result in results for note in result.notes})
+
+
+CODE = (Task, play, finals, notes_of)  # what computes, for a plan's `code`
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One policy with one scale: final regret and health words `[S]`."""
+
+    policy: str
+    radius_scale: float
+    regret: NDArray[np.float64]
+    health: NDArray[np.int64]
+
+    @functools.cached_property
+    def summary(self) -> Summary:
+        """Over the healthy seeds."""
+        return summarize(self.regret, self.health)
+
+    @property
+    def label(self) -> str:
+        """Policy and scale."""
+        return policy_label(self.policy, self.radius_scale)
+
+
+def exponent(horizons: ArrayLike, samples: Sequence[Sample]) -> Estimate:
+    """Slope of the log mean regret on the log horizon, with a percentile bootstrap interval over seeds.
+
+    Args:
+        horizons: `[H]`, two different ones at least.
+        samples: `[H]`, of the same seeds; one that is unhealthy at any horizon is left out.
+
+    Returns:
+        The exponent; NaN where it does not exist: no seed is healthy, or a mean of 0 has no logarithm.
+    """
+    values = np.stack([sample.regret for sample in samples], axis=1)
+    ill = np.any([sample.health != 0 for sample in samples], axis=0)
+    kept, seeds = values[~ill], values.shape[0]
+    if kept.shape[0] == 0 or np.any(kept.mean(axis=0) <= 0):
+        none = np.asarray(np.nan)
+        return Estimate(none, none, none, none, kept.shape[0], seeds, seeds - kept.shape[0], 0.95, "percentile")
+    return exponent_interval(horizons, values, ill)
+
+
+def mean_series(
+    label: str, color: str, x: ArrayLike, summaries: Sequence[Summary], *, floor: float = -np.inf, **style: Any
+) -> Series:
+    """A curve of means with their intervals, where there are any.
+
+    Args:
+        label: at the curve's end.
+        color: of everything drawn.
+        x: `[n]`.
+        summaries: `[n]`.
+        floor: no interval goes below it.
+        **style: line and marker, as for a `Series`.
+    """
+    mean, low, high = ([float(getattr(s, field)) for s in summaries] for field in ("mean", "low", "high"))
+    if summaries[0].has_band:
+        style |= {"low": np.maximum(low, floor), "high": high}
+    return Series(label, color, x, mean, **style)
+
+
+def unhealthy_seeds(health: Iterable[NDArray[np.int64]]) -> int:
+    """How many health words are not 0."""
+    return sum(int(np.count_nonzero(words)) for words in health)
+
+
+def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
+    """The last line of a terminal's table, where there is something to say."""
+    return [f"UNHEALTHY replications, left out of every {statistic}: {unhealthy}"] if unhealthy else []
+
+
+def notes_section(notes: Sequence[str], unhealthy: int, statistic: str = "mean") -> list[str]:
+    """Lines of a Markdown section; none where there is nothing to say."""
+    said = list(notes)
+    if unhealthy:
+        said.append(f"{unhealthy} replications met something non-finite and are left out of every {statistic}")
+    return ["## Notes", "", *(f"- {note}." for note in said), ""] if said else []
