@@ -21,6 +21,7 @@ from linbet_jax import simulator, theory, tuning
 from linbet_jax.cli import main
 from linbet_jax.datasets import lower_bound as instances
 from linbet_jax.experiments import coverage, driver, lower_bound, shared
+from linbet_jax.experiments.shared import Task
 
 
 class Simulator:
@@ -203,11 +204,10 @@ def test_exponents_and_ratios_stand_beside_the_theory_s(stand_in, tmp_path, caps
 
 
 def report(regrets, lower=1.0):
-    runs = [
-        lower_bound.Run("tofu", 1.0, np.array(values), np.zeros(len(values), int), 2, 1.0, 100, lower, np.nan)
-        for values in regrets
-    ]
-    return lower_bound.Report(runs, 3)
+    bandit = instances(2, 1.0, 100, resample=True)
+    task = Task("d=2", bandit, "", "tofu", 100, 3, (1.0,), key=0, dtype="float64", delta=0.1, ridge=1.0)
+    runs = [lower_bound.Run(task, 1.0, np.array(values), np.zeros(len(values), int), lower) for values in regrets]
+    return lower_bound.Report(runs, ())
 
 
 def test_only_a_mean_below_the_bound_beyond_chance_is_a_bug():

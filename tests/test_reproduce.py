@@ -25,6 +25,7 @@ from linbet_jax.cli import main
 from linbet_jax.cli.parser import build_parser
 from linbet_jax.experiments import driver
 from linbet_jax.experiments import figure2 as work
+from linbet_jax.experiments.shared import Task
 from linbet_jax.plotting import save_figure
 
 PICTURES = ("figure2.png", "figure2.pdf", "figure2_regret.png", "figure2_regret.pdf")
@@ -324,17 +325,21 @@ def test_nothing_written_in_a_figure_is_cut_off(simulator, tmp_path, monkeypatch
 
 def test_the_verdict_on_the_paper_s_claim_rests_on_regret():
     def claim(first, second, health=None):
-        regret, payoff = (
-            work.statistics.paired_difference(a, b, health)
-            for a, b in ((np.array(first), np.array(second)), (9000.0 - np.array(first), 9000.0 - np.array(second)))
-        )
-        return work._Claim("S3", "tuned", ("TOFU", "CRT"), ("TOFU ×0.01", "CRT"), regret, payoff, rounding=0.01)
+        words = np.array(health or [0] * len(first))
+
+        def run(policy, scale, regret):
+            regret, rounds = np.array(regret)[:, None], np.array([10_000])
+            task = Task.on("S3", policy, seeds=len(words), scales=(1.0,), key=0, dtype="float64")
+            return work.Run(task, "tuned", scale, rounds, regret, 9000.0 - regret, words)
+
+        return work._Claim(run("tofu", 0.01, first), run("crt", 1.0, second))
 
     low, high = [100.0, 200.0, 300.0], [500.0, 600.0, 710.0]
     assert claim(low, high).verdict == "TOFU ahead, as in the paper"
     assert claim(high, low).verdict == "CRT ahead, against the paper"
     assert claim([1.0, 9.0, 5.0], [5.0, 6.0, 4.0]).verdict == "no difference beyond chance"
-    assert claim([1.0, 1.0], [1.001, 1.001]).verdict == "no difference beyond chance"  # rounding
+    assert claim([1.0, 1.0], [1.001, 1.001]).verdict == "TOFU ahead, as in the paper"
+    assert claim([1.0, 1.0], [1 + 9e-7, 1 + 9e-7]).verdict == "no difference beyond chance"  # rounding
     assert (
         claim([1.0], [2.0]).sentence == "regret TOFU ×0.01 - CRT = -1: no interval from one seed (payoff difference 1)"
     )
@@ -345,7 +350,7 @@ def test_the_verdict_on_the_paper_s_claim_rests_on_regret():
 
 
 def test_the_spread_of_a_progress_line_is_named():
-    summary = work.statistics.summarize(np.array([100.0, 200.0, 300.0]))
+    summary = work.summarize(np.array([100.0, 200.0, 300.0]))
     assert work._mean_sd(summary) == "200 ± 100 sd"
     assert work._mean_sd(summary, unit="") == "200 ± 100"
 

@@ -24,7 +24,7 @@ from linbet_jax.cli import main
 from linbet_jax.cli import reproduce as command
 from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
-from linbet_jax.experiments.driver import Cell, Cost, Found, Outputs
+from linbet_jax.experiments.driver import Cell, Found, Outputs
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.intervals import RESAMPLES, share_interval
 from linbet_jax.regret import fitted_exponent, summarize
@@ -64,12 +64,17 @@ def run(out, cells, reporter=None, *, code=(compute,), workers=1, **config):
         return Outputs("the table", {}, {"table.md": "# One\n"}, 2, sections={"extra": {"k": 1}})
 
     titles = []
-    parts = [Cell(title, own, Cost(1, pulls, float(pulls)), work) for title, own, pulls, work in cells]
+    parts = [Cell(title, own, pulls, float(pulls), work) for title, own, pulls, work in cells]
     plan = driver.Plan("trial", {"seeds": 3, **config}, "float64", parts, code, show, workers)
     outputs, files = driver.run(plan, out, kind="cpu", devices="here", reporter=reporter or Reporter())
     assert titles == [cell.title for cell in parts]
     assert outputs.text == "the table"
     return files
+
+
+def task(policy="crt", horizon=4096, *, set_name="S3", seeds=2, dtype="float64", **options):
+    known = {"seeds": seeds, "scales": (1.0, 0.03), "key": 0, "dtype": dtype}
+    return Task.on(set_name, policy, horizon=horizon, options=options, **known)
 
 
 def manifest_of(folder):
@@ -236,8 +241,12 @@ def test_another_cell_s_columns_are_damage(store):
 
 
 def test_the_cost_in_words():
-    assert Cost(12, 23_456_789, 601.0).sentence(2) == "2.3e+07 seed-pulls in 12 cells, about 6 minutes on 2 cores"
-    assert Cost(1, 10, 0.5).sentence(1) == "10 seed-pulls in 1 cell, about 1 minute on 1 core"
+    cells = [Cell(str(number), {}, 1_954_732, 50.1, compute) for number in range(12)]
+    plan = driver.Plan("trial", {}, "float64", cells, (), None)
+    assert plan.cost(2) == "2.3e+07 seed-pulls in 12 cells, about 6 minutes on 2 cores"
+    assert dataclasses.replace(plan, shared_programs=12).cost(2).endswith("about 5 minutes on 2 cores")
+    one = dataclasses.replace(plan, cells=[Cell("one", {}, 10, 0.5, compute)])
+    assert one.cost(1) == "10 seed-pulls in 1 cell, about 1 minute on 1 core"
 
 
 def options(out, **more):
@@ -337,10 +346,11 @@ def test_the_exact_binomial_interval(count, total, low, high):
     assert found == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
-def exponent(t, values, health):
+def exponent(horizons, values, health):
     """As of samples of these values `[S, H]`."""
-    pairs = zip(np.transpose(values), np.transpose(health), strict=True)
-    return shared.exponent(t, [Sample("tofu", 1.0, regret, words) for regret, words in pairs])
+    tasks = [task("tofu", int(horizon), seeds=len(values)) for horizon in horizons]
+    pairs = zip(tasks, np.transpose(values), np.transpose(health), strict=True)
+    return shared.exponent([Sample(own, 1.0, regret, words) for own, regret, words in pairs])
 
 
 def test_an_exact_power_law_has_its_exponent_and_no_width():
@@ -379,11 +389,6 @@ def test_exponents_that_do_not_exist():
 
 
 # float32 against float64
-
-
-def task(policy="crt", horizon=4096, *, set_name="S3", seeds=2, dtype="float64", **options):
-    known = {"seeds": seeds, "scales": (1.0, 0.03), "key": 0, "dtype": dtype}
-    return Task.on(set_name, policy, horizon=horizon, options=options, **known)
 
 
 def stand_in(arms, regret, health=None):
@@ -431,7 +436,7 @@ def test_where_the_arms_part(monkeypatch):
     literal, small = precision.comparisons(one, found)
     assert (literal.agreeing, literal.first.size) == (1, 3)
     assert (literal.quantile(0), literal.quantile(0.5)) == (1, 2)
-    assert (float(literal.regret.mean), float(literal.difference.mean)) == (20, pytest.approx(-1 / 3))
+    assert (float(literal.wide.summary.mean), float(literal.difference.mean)) == (20, pytest.approx(-1 / 3))
     assert small.agreeing == 3
     assert math.isnan(small.quantile(0.5))
     assert small.chance == 1
@@ -445,12 +450,10 @@ def written(outputs, folder):
 
 
 def comparison(difference, *, policy="tofu", first=(5, 9, 7, 3), health=0):
+    own, healthy = task(policy, 100, seeds=4), np.zeros(4, int)
     wide = np.full(4, 1000.0)
-    words = np.zeros((2, 4), int)
-    words[1, 0] = health
-    return precision.Comparison(
-        "S3", policy, 100, 1.0, np.array(first), np.full(4, 0.5), wide, wide + np.array(difference), words
-    )
+    narrow = Sample(own, 1.0, wide + np.array(difference), np.array([health, 0, 0, 0]))
+    return precision.Comparison(Sample(own, 1.0, wide, healthy), narrow, np.array(first), np.full(4, 0.5))
 
 
 def test_rounding_is_no_difference_and_many_differences_are_advice():
@@ -512,8 +515,8 @@ def test_the_plans_of_precision():
     assert {cell.own["policy"] for cell in usual.cells} == {"menu", "mom", "tofu", "crt", "oful"}
     assert len(full.cells) == 40
     assert (usual.config["seeds"], full.config["seeds"]) == (32, 256)
-    assert usual.cost.seed_pulls == 2 * 2 * 32 * 5 * (4 * 10_000 + 2 * 100_000)
-    assert full.cost.core_seconds > 10 * usual.cost.core_seconds
+    assert sum(cell.pulls for cell in usual.cells) == 2 * 2 * 32 * 5 * (4 * 10_000 + 2 * 100_000)
+    assert full.core_seconds > 10 * usual.core_seconds
 
 
 # What a simulation costs
@@ -563,10 +566,10 @@ def test_costs_of_tasks():
     one = task(horizon=1000, seeds=5)
     assert one.pulls == 10_000
     plan = driver.Plan("trial", {}, "float64", measure.timed_cells({"a": one, "b": one}, 2), (), None)
-    assert (plan.cost.cells, plan.cost.seed_pulls) == (4, 60_000)
-    assert plan.cost.core_seconds == pytest.approx(2 * driver.COMPILE_SECONDS + 6 * one.core_seconds)
+    assert [cell.pulls for cell in plan.cells] == [10_000, 10_000, 20_000, 20_000]
+    assert plan.core_seconds == pytest.approx(2 * driver.COMPILE_SECONDS + 6 * one.core_seconds)
     spared = dataclasses.replace(plan, shared_programs=1)
-    assert plan.cost.core_seconds - spared.cost.core_seconds == pytest.approx(driver.COMPILE_SECONDS)
+    assert plan.core_seconds - spared.core_seconds == pytest.approx(driver.COMPILE_SECONDS)
     full, short = (task("tofu", horizon, method="full").core_seconds for horizon in (40_000, 20_000))
     assert 3.8 < full / short < 4
     known = {"num_arms": 20, "dim": 10}
@@ -584,7 +587,12 @@ def made_up(exponents, times, *, seeds=3):
         for horizon in (16_384, 65_536, 262_144):
             title = f"S3/{name}/T={horizon}"
             samples[title] = [
-                Sample(name.split()[0], scale, horizon**e * (1 + 0.1 * np.arange(seeds)), np.zeros(seeds, int))
+                Sample(
+                    task(name.split()[0], horizon, seeds=seeds),
+                    scale,
+                    horizon**e * (1 + 0.1 * np.arange(seeds)),
+                    np.zeros(seeds, int),
+                )
                 for scale, e in zip((1.0, 0.03), exponents, strict=True)
             ]
             cpu[title] = 1e-6 * float(horizon) ** times[name] * np.array([2.0, 1.0]) / (2 * seeds)
@@ -596,14 +604,14 @@ def test_exponents_of_power_laws_reach_every_output(tmp_path, monkeypatch):
     storage = {name: [100, 200, 400] if name.startswith("tofu") else [50, 50, 50] for name in table2.VARIANTS}
     monkeypatch.setattr(table2, "STORAGE", (10, 20, 40))
     found = table2.report_of(*made_up((1.0, 0.6), times), storage, 3, "float64")
-    growth = found.growth("S3", "mom", 0.03)
+    growth = found.growths["S3", "mom", 0.03]
     assert (growth.fitted.value, growth.promised) == (pytest.approx(0.6), 0.8)
-    assert found.growth("S3", "crt", 1.0).promised == pytest.approx(5 / 6)
-    assert found.growth("S3", "tofu epochs", 1.0).promised == pytest.approx(2 / 3)
+    assert found.growths["S3", "crt", 1.0].promised == pytest.approx(5 / 6)
+    assert found.growths["S3", "tofu epochs", 1.0].promised == pytest.approx(2 / 3)
     full = found.timings["tofu full"]
-    assert (full.fitted, full.last, *full.ends) == pytest.approx((2, 2, 2, 2))
+    assert (*full.fitted, full.last) == pytest.approx((2, 2, 2, 2))
     assert full.seconds.min() == pytest.approx(1e-6 * 16_384**2 / 6)  # of one replication, the quicker round
-    assert (found.storages["tofu full"].fitted, found.storages["mom"].fitted) == (pytest.approx(1), 0)
+    assert (found.storage_exponent("tofu full"), found.storage_exponent("mom")) == (pytest.approx(1), 0)
 
     files = written(table2._outputs(found), tmp_path)
     assert set(files) == {f"table2{s}" for s in (".md", ".tex", ".csv")} | {
@@ -636,7 +644,7 @@ def test_the_plans_of_table2():
     assert [cell.title for cell in usual.cells if "times" in cell.title] == ["times, round 1", "times, round 2"]
     for name, variant in table2.VARIANTS.items():  # every fit has two horizons at least
         assert sum(h >= variant.time_from for h in table2.horizons(name, False)) >= 2
-    assert full.cost.core_seconds > 10 * usual.cost.core_seconds
+    assert full.core_seconds > 10 * usual.core_seconds
 
 
 # Remark 3
@@ -646,15 +654,14 @@ def test_what_m_buys(tmp_path):
     def one(count, microseconds, shift=0.0):
         regret = np.array([[1000.0, 1100.0, 900.0]] * 2)
         regret[1] += shift * np.array([1.0, 1.1, 0.9])
+        own = task("tofu", 64, seeds=3, **({"epochs": count} if count else {}))
         samples = [
-            Sample("tofu", scale, values, np.zeros(3, int)) for scale, values in zip((1.0, 0.03), regret, strict=True)
+            Sample(own, scale, values, np.zeros(3, int)) for scale, values in zip((1.0, 0.03), regret, strict=True)
         ]
-        return remark3.Measured(
-            "S3", count, samples, 1e-6 * np.array([microseconds, 2 * microseconds]), 10 * count + 100
-        )
+        return remark3.Measured(own, samples, 1e-6 * np.array([microseconds, 2 * microseconds]), 10 * count + 100)
 
     def report(*quick):
-        return remark3.Report([one(0, 3.0), one(1, quick[0], 50.0), one(64, quick[1])], 64, 3, "float64")
+        return {"S3": [one(0, 3.0), one(1, quick[0], 50.0), one(64, quick[1])]}
 
     nothing = remark3.findings(report(2.9, 80.0))
     assert nothing[0] == (

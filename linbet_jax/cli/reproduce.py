@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     dtype = "float32 and float64" if plan.dtype == "both" else plan.dtype
     reporter.say(f"device: {took} ({options.device}), {dtype}")
     full = " --full" if getattr(options, "full", False) else ""
-    reporter.say(f"{plan.name}{full}: {plan.cost.sentence(took.count)}")
+    reporter.say(f"{plan.name}{full}: {plan.cost(took.count)}")
     if plan.notice:
         reporter.say(plan.notice)
     out = Path(options.out or f"linbet-{plan.name}")

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from linbet_jax import provenance
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import dataset
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Found, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.intervals import quantile_interval, share_interval
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
@@ -41,104 +41,66 @@ FULL_SEEDS = 1_000
 # What is played ------------------------------------------------------------------------------------------------------
 
 
-class Problem(NamedTuple):
-    """A set's arms and theta* under a payoff law; None is the set's own law and epsilon."""
-
-    set_name: str
-    noise: PayoffLaw | None = None
-    epsilon: float | None = None
-
-    def bandit(self) -> LinearBandit:
-        """What is played."""
-        own = dataset(self.set_name)
-        if self.noise is None:
-            return own
-        assert own.arms is not None
-        assert own.theta_star is not None
-        name = f"{self.set_name} with {self.noise.name}"
-        return LinearBandit(own.arms, own.theta_star, self.noise, epsilon=self.epsilon, name=name)
-
-
-PROBLEMS = (
-    Problem("S1"),
-    Problem("S1", Gaussian(math.sqrt(3.0)), 1.0),  # the same variance as t(3)
-    Problem("S3"),
-    Problem("S1", CenteredPareto(2.0), 0.5),
+PROBLEMS: tuple[tuple[str, PayoffLaw | None, float | None], ...] = (  # set, law, epsilon; None is the set's own
+    ("S1", None, None),
+    ("S1", Gaussian(math.sqrt(3.0)), 1.0),  # the same variance as t(3)
+    ("S3", None, None),
+    ("S1", CenteredPareto(2.0), 0.5),
 )
-FULL_PROBLEMS = (*PROBLEMS, Problem("S1", SymmetricPareto(2.0), 0.5), Problem("S1", CenteredPareto(1.5), 0.25))
+FULL_PROBLEMS = (*PROBLEMS, ("S1", SymmetricPareto(2.0), 0.5), ("S1", CenteredPareto(1.5), 0.25))
 
 
-class Watched(NamedTuple):
-    """A task, played adaptively or with arms drawn in advance."""
-
-    task: Task
-    in_advance: bool
-
-    @property
-    def title(self) -> str:
-        """Its cell's name."""
-        return f"{self.task.title}/{PLAY[self.in_advance]}"
-
-    def cell(self) -> Cell:
-        """Its piece of work; a bystander plays two pulls for one."""
-        cost, times = self.task.cost, 1 + self.in_advance
-        cost = dataclasses.replace(
-            cost,
-            seed_pulls=times * cost.seed_pulls,
-            core_seconds=cost.core_seconds + self.in_advance * self.task.core_seconds,
-        )
-        own = {**self.task.own, "in_advance": self.in_advance}
-        return Cell(self.title, own, cost, functools.partial(_compute, self))
+def problem(set_name: str, noise: PayoffLaw | None, epsilon: float | None) -> LinearBandit:
+    """A set's arms and theta* under a payoff law."""
+    own = dataset(set_name)
+    if noise is None:
+        return own
+    assert own.arms is not None
+    assert own.theta_star is not None
+    return LinearBandit(own.arms, own.theta_star, noise, epsilon=epsilon, name=f"{set_name} with {noise.name}")
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Plan:
-    """Every cell of the experiment, checked before anything runs.
-
-    Args:
-        seeds: replications of each scale; None is 128, or 1000 in the large version.
-        full: two more laws, more seeds and the paper's horizons.
-        dtype: "float64" or "float32".
-        horizon: pulls; None is 3000, or the paper's in the large version.
+    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons.
 
     Raises:
         InputError: a horizon that a policy cannot have.
     """
     known: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     pulls = horizon or (None if full else HORIZON)
-    watched = []
-    for problem in FULL_PROBLEMS if full else PROBLEMS:
-        bandit = problem.bandit()
+    runs = []
+    for set_name, noise, epsilon in FULL_PROBLEMS if full else PROBLEMS:
+        bandit = problem(set_name, noise, epsilon)
+        other: dict[str, Any] = {"place": bandit.name, "bandit": bandit, "instance": provenance.instance_digest(bandit)}
         for name in POLICIES:
-            task = Task.on(problem.set_name, name, horizon=pulls, scales=GRID, key=SEED, **known)
-            instance = provenance.instance_digest(bandit)
-            task = dataclasses.replace(task, place=bandit.name, bandit=bandit, instance=instance)
+            task = dataclasses.replace(Task.on(set_name, name, horizon=pulls, scales=GRID, key=SEED, **known), **other)
             task.made()
-            watched += [Watched(task, in_advance) for in_advance in (False, True)]
-    cells = [one.cell() for one in watched]
+            runs += [Run(task, in_advance) for in_advance in (False, True)]
+    cells = [run.cell() for run in runs]
     config = {**known, "full": full, "cells": [cell.own for cell in cells]}
 
     def show(found: Mapping[str, Found]) -> Outputs:
-        task = watched[0].task
-        runs = [_run(one, found[one.title]) for one in watched]
-        return _outputs(Report(runs, task.seeds, task.delta, task.ridge))
+        pairs = list(zip(runs, found.values(), strict=True))
+        notes = sorted({f"{note} ({run.problem})" for run, cell in pairs for note in cell.facts["notes"]})
+        return _outputs(Report([run.with_points(cell) for run, cell in pairs], notes))
 
     return Plan("coverage", config, dtype, cells, code=(*shared.CODE, _compute), show=show)
 
 
-def _compute(one: Watched, progress: Progress) -> Found:
+def _compute(task: Task, in_advance: bool, progress: Progress) -> Found:
     """All scales of one cell as one batch."""
-    policy, grid = one.task.made()
-    if one.in_advance:
+    policy, grid = task.made()
+    if in_advance:
         pairs = [bystander(policy, params) for params in grid]
         policy, grid = pairs[0][0], [params for _, params in pairs]
-    pulls = one.task.horizon * (1 + one.in_advance)
-    results = shared.play(policy, grid, one.task, progress.of(pulls), horizon=pulls, coverage=True)
+    pulls = task.horizon * (1 + in_advance)
+    results = shared.play(policy, grid, task, progress.of(pulls), horizon=pulls, coverage=True)
     watched = [result.coverage for result in results if result.coverage is not None]
     columns = long_form(
-        {"radius_scale": GRID, "seed": range(one.task.seeds)},
+        {"radius_scale": GRID, "seed": range(task.seeds)},
         {
             # In pulls of the policy's own clock: a pair's update comes after twice as many.
-            "first_miss": np.stack([seen.first_miss for seen in watched]) // (1 + one.in_advance),
+            "first_miss": np.stack([seen.first_miss for seen in watched]) // (1 + in_advance),
             "worst_ratio": np.stack([np.asarray(seen.worst_ratio, np.float64) for seen in watched]),
             "health": np.stack([result.health for result in results]),
         },
@@ -155,60 +117,77 @@ class Point:
 
     Attributes:
         scale: the radius_scale.
-        seeds: healthy replications.
-        unhealthy: others.
-        covered: of the healthy ones, those whose region held theta* at every update.
-        low: lower end of the 95% interval of P(covered).
-        high: its upper end.
-        ratios: `[seeds]` worst ratios, sorted.
+        unhealthy: replications that are left out.
+        ratios: `[seeds]` worst ratios of the others, sorted.
         misses: `[seeds - covered]` pulls of the first misses.
     """
 
     scale: float
-    seeds: int
     unhealthy: int
-    covered: int
-    low: float
-    high: float
     ratios: NDArray[np.float64]
     misses: NDArray[np.int64]
 
     @property
-    def share(self) -> float:
-        """P(covered), estimated."""
-        return self.covered / self.seeds if self.seeds else float("nan")
+    def seeds(self) -> int:
+        """Healthy replications."""
+        return self.ratios.size
 
     @property
-    def share_text(self) -> str:
-        """With its interval."""
-        return span(self.share, self.low, self.high)
+    def covered(self) -> int:
+        """Those whose region held theta* at every update."""
+        return self.seeds - self.misses.size
+
+    @property
+    def share(self) -> tuple[float, float, float]:
+        """P(covered), estimated, with its 95% interval."""
+        ends = share_interval(self.covered, self.seeds, method="clopper-pearson")
+        return self.covered / self.seeds if self.seeds else math.nan, *ends
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What a cell found: a point for each scale."""
+    """A task, played adaptively or with arms drawn in advance; when it is done, with a point for each scale."""
 
-    problem: str
-    policy: str
+    task: Task
     in_advance: bool
-    horizon: int
-    points: Sequence[Point]
-    notes: Sequence[str] = ()
+    points: Sequence[Point] = ()
 
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """Everything the outputs say: the cells, seeds of each scale, delta and lambda."""
-
-    runs: Sequence[Run]
-    seeds: int
-    delta: float
-    ridge: float
+    @property
+    def problem(self) -> str:
+        """Set, law and epsilon, e.g. `S3: Pareto(2), ε=0.5`."""
+        bandit = self.task.bandit
+        return f"{bandit.name.split()[0]}: {bandit.noise.name}, ε={bandit.epsilon:g}"
 
     @property
     def unhealthy(self) -> int:
         """Replications that met something non-finite."""
-        return sum(point.unhealthy for run in self.runs for point in run.points)
+        return sum(point.unhealthy for point in self.points)
+
+    def cell(self) -> Cell:
+        """Its piece of work; a bystander plays two pulls for one."""
+        task, times = self.task, 1 + self.in_advance
+        title, own = f"{task.title}/{PLAY[self.in_advance]}", {**task.own, "in_advance": self.in_advance}
+        compute = functools.partial(_compute, task, self.in_advance)
+        return Cell(title, own, times * task.pulls, COMPILE_SECONDS + times * task.core_seconds, compute)
+
+    def with_points(self, found: Found) -> Run:
+        """The run after what its cell found."""
+        shape = (len(GRID), self.task.seeds)
+        misses, ratios, words = (found.columns[n].reshape(shape) for n in ("first_miss", "worst_ratio", "health"))
+        points = []
+        for scale, miss, ratio, health in zip(GRID, misses, ratios, words, strict=True):
+            well = health == 0
+            points.append(Point(scale, int(np.count_nonzero(health)), np.sort(ratio[well]), miss[well & (miss > 0)]))
+        return dataclasses.replace(self, points=points)
+
+
+class Report(shared.Report):
+    """The runs, by law and policy."""
+
+    @property
+    def delta(self) -> float:
+        """Of every region."""
+        return float(self.runs[0].task.delta)
 
     @property
     def problems(self) -> list[str]:
@@ -218,30 +197,16 @@ class Report:
     @property
     def setting(self) -> str:
         """Seeds and constants."""
-        pulls = " or ".join(f"{horizon:,}" for horizon in sorted({run.horizon for run in self.runs}))
-        return f"{self.seeds} seeds, T = {pulls}, λ = {self.ridge:g}, δ = {self.delta:g}"
+        pulls = " or ".join(f"{horizon:,}" for horizon in sorted({run.task.horizon for run in self.runs}))
+        seeds, constants = super().setting.split(", ", 1)
+        return f"{seeds}, T = {pulls}, {constants}"
 
     def pairs(self) -> Iterator[tuple[Run, Run]]:
         """Adaptive play and arms drawn in advance, of the same law and policy."""
-        advance = {(run.problem, run.policy): run for run in self.runs if run.in_advance}
+        advance = {run.task.title: run for run in self.runs if run.in_advance}
         for run in self.runs:
             if not run.in_advance:
-                yield run, advance[run.problem, run.policy]
-
-
-def _run(one: Watched, found: Found) -> Run:
-    task = one.task
-    columns = {name: column.reshape(len(GRID), task.seeds) for name, column in found.columns.items()}
-    points = []
-    for scale, miss, ratio, health in zip(
-        GRID, columns["first_miss"], columns["worst_ratio"], columns["health"], strict=True
-    ):
-        well = health == 0
-        n, covered = int(well.sum()), int((miss[well] == 0).sum())
-        ends = share_interval(covered, n, method="clopper-pearson")
-        points.append(Point(scale, n, task.seeds - n, covered, *ends, np.sort(ratio[well]), miss[well & (miss > 0)]))
-    title = f"{task.place.split()[0]}: {task.bandit.noise.name}, ε={task.bandit.epsilon:g}"
-    return Run(title, task.policy, one.in_advance, task.horizon, points, found.facts["notes"])
+                yield run, advance[run.task.title]
 
 
 # From a report to tables and figures ---------------------------------------------------------------------------------
@@ -270,16 +235,16 @@ def _summary(report: Report) -> list[list[str]]:
     rows = []
     for adaptive, in_advance in report.pairs():
         points = (adaptive.points, in_advance.points)
-        shares = [of_run[0].share_text for of_run in points]
+        shares = [span(*of_run[0].share) for of_run in points]
         lost = [_lost(of_run, report.delta) for of_run in points]
         needed = _needed(adaptive.points[0], report.delta)
-        rows.append([adaptive.problem, policy_label(adaptive.policy), *shares, *lost, needed])
+        rows.append([adaptive.problem, policy_label(adaptive.task.policy), *shares, *lost, needed])
     return rows
 
 
 def _lost(points: Sequence[Point], delta: float) -> str:
     """The largest scale at which coverage is below 1 - delta beyond sampling error, and the median first miss there."""
-    lost = [point.scale for point in points if point.high < 1 - delta]
+    lost = [point.scale for point in points if point.share[2] < 1 - delta]
     if not lost:
         return "never"
     misses = next(point.misses for point in points if point.scale == max(lost))
@@ -319,29 +284,17 @@ def _charts(report: Report) -> list[list[Chart]]:
     for in_advance in (False, True):
         row = []
         for problem in report.problems:
-            series = [_promise(report)]
+            level = [1 - report.delta] * 2
+            series = [Series("", "#6E6E6E", [min(GRID), max(GRID)], level, line="--", marker="")]
             for run in report.runs:
                 if (run.problem, run.in_advance) == (problem, in_advance):
                     points = sorted(run.points, key=lambda point: point.scale)
-                    series.append(
-                        Series(
-                            policy_label(run.policy),
-                            COLORS[run.policy],
-                            [p.scale for p in points],
-                            [p.share for p in points],
-                            [p.low for p in points],
-                            [p.high for p in points],
-                        )
-                    )
+                    x, y, low, high = np.array([(p.scale, *p.share) for p in points]).T
+                    series.append(Series(policy_label(run.task.policy), COLORS[run.task.policy], x, y, low, high))
             label = f"P(covered), {'arms drawn in advance' if in_advance else 'adaptive play'}"
             row.append(Chart(problem, "radius_scale", label, series, (True, False), (-0.04, 1.04)))
         rows.append(row)
     return rows
-
-
-def _promise(report: Report) -> Series:
-    level = 1 - report.delta
-    return Series("", "#6E6E6E", [min(GRID), max(GRID)], [level, level], line="--", marker="")
 
 
 def _markdown(report: Report) -> str:
@@ -367,12 +320,11 @@ def _markdown(report: Report) -> str:
         lines += markdown_table(
             ["policy", "play", *(f"×{scale:g}" for scale in GRID)],
             [
-                [policy_label(run.policy), PLAY[run.in_advance], *(point.share_text for point in run.points)]
+                [policy_label(run.task.policy), PLAY[run.in_advance], *(span(*point.share) for point in run.points)]
                 for run in runs
             ],
         )
-    notes = sorted({f"{note} ({run.problem})" for run in report.runs for note in run.notes})
-    lines += shared.notes_section(notes, report.unhealthy, "share")
+    lines += shared.notes_section(report.notes, report.unhealthy, "share")
     return "\n".join(lines)
 
 
@@ -384,6 +336,14 @@ def _csv(report: Report) -> str:
         for p in run.points:
             ratios = [float(np.quantile(p.ratios, q)) for q in (0.5, 1 - report.delta, 1.0)] if p.seeds else [None] * 3
             miss = float(np.median(p.misses)) if p.misses.size else None
-            fixed = [run.problem, run.policy, PLAY[run.in_advance], run.horizon, p.scale, p.seeds, p.unhealthy]
-            rows.append([*fixed, p.covered, p.share, p.low, p.high, *ratios, miss])
+            fixed = [
+                run.problem,
+                run.task.policy,
+                PLAY[run.in_advance],
+                run.task.horizon,
+                p.scale,
+                p.seeds,
+                p.unhealthy,
+            ]
+            rows.append([*fixed, p.covered, *p.share, *ratios, miss])
     return csv_text(header, rows)

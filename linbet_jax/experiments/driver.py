@@ -27,33 +27,12 @@ from linbet_jax.plotting import save_figure
 from linbet_jax.results import RunFolder, digest, write_text
 from linbet_jax.sweep.store import Store
 
-__all__ = ["Cell", "Cost", "Found", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]
+__all__ = ["Cell", "Found", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]
 
 COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
 
 # What an experiment says of itself -----------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a run will take, known before it starts.
-
-    Attributes:
-        cells: pieces of work.
-        seed_pulls: pulls, over all replications.
-        core_seconds: estimate of the CPU time.
-    """
-
-    cells: int
-    seed_pulls: int
-    core_seconds: float
-
-    def sentence(self, cores: int) -> str:
-        """One phrase for people; the minutes are those of so many cores."""
-        minutes = max(1, math.ceil(self.core_seconds / 60 / max(1, cores)))
-        time_taken = f"{minutes:,} minute{'s' * (minutes != 1)} on {cores} core{'s' * (cores != 1)}"
-        return f"{self.seed_pulls:.2g} seed-pulls in {self.cells} cell{'s' * (self.cells != 1)}, about {time_taken}"
 
 
 class Found(NamedTuple):
@@ -69,6 +48,11 @@ class Found(NamedTuple):
     facts: Mapping[str, Any] = {}
     seconds: Mapping[str, float] = {}
 
+    def where(self, column: str, value: float) -> dict[str, NDArray[Any]]:
+        """The columns' rows in which one of them has a value."""
+        rows = self.columns[column] == value
+        return {name: values[rows] for name, values in self.columns.items()}
+
 
 class Cell(NamedTuple):
     """A piece of work.
@@ -77,14 +61,16 @@ class Cell(NamedTuple):
         title: unique; its name in the manifest and on the terminal.
         own: JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and
             options, instance, horizon, seeds, key.
-        cost: what it will take.
+        pulls: over all its replications.
+        core_seconds: estimate of the CPU time, compiling included.
         compute: does it.
         line: what is said of it when it has been computed.
     """
 
     title: str
     own: Mapping[str, Any]
-    cost: Cost
+    pulls: int
+    core_seconds: float
     compute: Callable[[Progress], Found]
     line: Callable[[Found], str] = lambda found: ""
 
@@ -137,14 +123,16 @@ class Plan:
     notice: str = ""
 
     @property
-    def cost(self) -> Cost:
-        """What the run will take."""
-        costs = [cell.cost for cell in self.cells]
-        return Cost(
-            sum(cost.cells for cost in costs),
-            sum(cost.seed_pulls for cost in costs),
-            sum(cost.core_seconds for cost in costs) - COMPILE_SECONDS * self.shared_programs,
-        )
+    def core_seconds(self) -> float:
+        """Estimate of the CPU time."""
+        return sum(cell.core_seconds for cell in self.cells) - COMPILE_SECONDS * self.shared_programs
+
+    def cost(self, cores: int) -> str:
+        """What the run will take, in one phrase; the minutes are those of so many cores."""
+        pulls, cells = sum(cell.pulls for cell in self.cells), len(self.cells)
+        minutes = max(1, math.ceil(self.core_seconds / 60 / max(1, cores)))
+        time_taken = f"{minutes:,} minute{'s' * (minutes != 1)} on {cores} core{'s' * (cores != 1)}"
+        return f"{pulls:.2g} seed-pulls in {cells} cell{'s' * (cells != 1)}, about {time_taken}"
 
 
 def long_form(axes: Mapping[str, ArrayLike], values: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
@@ -285,7 +273,7 @@ def _finish(plan: Plan, ids: Mapping[str, str], folder: RunFolder, reporter: Rep
     if found:
         reporter.say(f"{len(found)} of {len(plan.cells)} cells are done already")
     missing = [cell for cell in plan.cells if cell.title not in found]
-    with reporter.work(sum(cell.cost.seed_pulls for cell in missing), "starting"):
+    with reporter.work(sum(cell.pulls for cell in missing), "starting"):
         for cell, computed in _computed(missing, plan.workers, reporter):
             store.write_columns(ids[cell.title], computed.columns, computed.facts)
             timings[cell.title] = computed.seconds
@@ -303,7 +291,7 @@ def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterat
 
     def compute(cell: Cell) -> Found:
         reporter.describe(cell.title)
-        progress = Progress(reporter, cell.cost.seed_pulls)
+        progress = Progress(reporter, cell.pulls)
         begun = time.perf_counter(), time.process_time()
         found = cell.compute(progress)
         seconds = {"wall": time.perf_counter() - begun[0], "cpu": time.process_time() - begun[1], **found.seconds}
@@ -315,7 +303,7 @@ def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterat
             yield cell, compute(cell)
         return
     # The longest first, so that no thread is left alone with one at the end.
-    cells = sorted(cells, key=lambda cell: -cell.cost.core_seconds)
+    cells = sorted(cells, key=lambda cell: -cell.core_seconds)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
         futures: dict[Future[Found], Cell] = {pool.submit(compute, cell): cell for cell in cells}

@@ -10,25 +10,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax import provenance
-from linbet_jax import regret as statistics
-from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import DATASETS
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import Cell, Found, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.experiments.table1 import data_set_names
 from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
-from linbet_jax.regret import Summary
-from linbet_jax.tables import csv_text, interval, markdown_table, number
-from linbet_jax.tuning import GRID, TUNING, TuningCurve, tune
+from linbet_jax.regret import Summary, paired_difference, summarize
+from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number
+from linbet_jax.tuning import GRID, TUNING, TuningCurve
 
 __all__ = ["POLICIES", "plan"]
 
@@ -51,13 +48,13 @@ def plan(
     horizon: int | None = None,
     dtype: str = "float64",
 ) -> Plan:
-    """Every cell of the experiment, built and checked before anything runs.
+    """Every policy on every set, or on those that are named; T is the paper's unless one is given for all.
 
     Args:
-        sets: names among the data sets, in the order of the panels; None is all.
+        sets: names among the data sets, in the order of the panels.
         seeds: evaluation replications.
         tuning_seeds: replications that choose the scale.
-        horizon: pulls on every set instead of the paper's; None is the paper's.
+        horizon: T, pulls.
         dtype: "float64" or "float32".
 
     Raises:
@@ -83,9 +80,8 @@ def plan(
 
     def show(found: Mapping[str, Found]) -> Outputs:
         runs = [run for task in tasks for run in _runs(task, found[task.title])]
-        tuning = {task.title: _tuning(task, found[task.title]) for task in tasks}
-        bandits = {task.place: task.bandit for task in tasks}
-        return _outputs(Report(runs, tuning, bandits, _notes(found), tasks[0], tuning_seeds, horizon is not None))
+        tuning = [_tuning(task, found[task.title]) for task in tasks]
+        return _outputs(Report(runs, _notes(found), tuning, tuning_seeds, horizon is not None))
 
     quick = f"quick look: horizon {horizon}, not the paper's; every output says so"
     return Plan(
@@ -107,48 +103,37 @@ def _cell(task: Task, tuning_seeds: int) -> Cell:
         InputError: a horizon that the policy cannot have.
     """
     _, [params, *_] = task.made()
-    both = dataclasses.replace(task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + 2 * task.seeds)
     own = {**task.own, "tuning_seeds": tuning_seeds, "tuning_fold": TUNING, "records": RECORDS}
     own["params"] = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
-    return Cell(
-        task.title, own, both.cost, functools.partial(_compute, task, tuning_seeds), functools.partial(_line, task)
-    )
+    both = dataclasses.replace(task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + 2 * task.seeds)
+    compute, line = functools.partial(_compute, task, tuning_seeds), functools.partial(_line, task)
+    return both.cell()._replace(own=own, compute=compute, line=line)
 
 
 def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
     """Tuning, then evaluation through the same compiled program."""
-    policy, [params, *_] = task.made()
-    [tuning] = tune(
-        {task.policy: lambda _: (policy, params)},
-        {task.place: task.bandit},
-        GRID,
-        horizon=task.horizon,
-        key=jax.random.key(task.key),
-        num_seeds=tuning_seeds,
-        num_records=RECORDS,
-        dtype=np.dtype(task.dtype),
-        progress=progress.of(task.horizon),
-    )
+    tuning = task.tuned(tuning_seeds, progress, num_records=RECORDS)
     chosen = tuning.chosen
     # Two different scales even where tuning chose 1: one alone would be another program, and compile again.
     evaluation = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
     results = evaluation.play(progress, num_records=RECORDS)[: 1 if chosen == 1.0 else 2]
-    tuned = long_form(
-        {"tuning": [1], "radius_scale": GRID, "seed": range(tuning_seeds), "pull": [task.horizon]},
-        {"regret": tuning.regret[None, ..., None], "payoff": np.nan, "health": tuning.health[None, ..., None]},
-    )
-    evaluated = long_form(
-        {
-            "tuning": [0],
-            "radius_scale": evaluation.scales[: len(results)],
-            "seed": range(task.seeds),
-            "pull": results[0].rounds,
-        },
-        {
-            "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
-            "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
-            "health": np.stack([result.health for result in results])[..., None],
-        },
+    columns = shared.two_stages(
+        long_form(
+            {"radius_scale": GRID, "seed": range(tuning_seeds), "pull": [task.horizon]},
+            {"regret": tuning.regret[..., None], "payoff": np.nan, "health": tuning.health[..., None]},
+        ),
+        long_form(
+            {
+                "radius_scale": evaluation.scales[: len(results)],
+                "seed": range(task.seeds),
+                "pull": results[0].rounds,
+            },
+            {
+                "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
+                "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
+                "health": np.stack([result.health for result in results])[..., None],
+            },
+        ),
     )
     facts = {
         "chosen_radius_scale": chosen,
@@ -164,7 +149,7 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
         "tuning": tuning.run_seconds,
         "evaluation": results[0].run_seconds,
     }
-    return Found({name: np.concatenate([tuned[name], evaluated[name]]) for name in tuned}, facts, seconds)
+    return Found(columns, facts, seconds)
 
 
 # From numbers to a report --------------------------------------------------------------------------------------------
@@ -174,8 +159,7 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
 class Run:
     """One policy on one data set with one radius scale: `[S, R]` regret and payoff, `[S]` health."""
 
-    set_name: str
-    policy: str
+    task: Task
     radii: str
     radius_scale: float
     rounds: NDArray[np.int64]
@@ -185,110 +169,91 @@ class Run:
 
     def curve(self, quantity: str) -> Summary:
         """Summary `[R]` of "regret" or "payoff"."""
-        return statistics.summarize(getattr(self, quantity), self.health)
+        return summarize(getattr(self, quantity), self.health)
 
     def final(self, quantity: str) -> Summary:
         """Summary `[]` at the horizon."""
-        return statistics.summarize(getattr(self, quantity)[:, -1], self.health)
+        return summarize(getattr(self, quantity)[:, -1], self.health)
+
+    @property
+    def in_pair(self) -> bool:
+        """Whether the paper ran the policy on the set."""
+        return self.task.policy in DATASETS[self.task.place].policies
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
-    """Everything the outputs say.
+class Report(shared.Report):
+    """Two runs of every cell, literal and tuned.
 
     Attributes:
-        runs: two of every cell, literal and tuned.
-        tuning: by `set/policy`.
-        bandits: by set.
-        notes: sentences that must travel with the numbers.
-        task: one of all, for what they share: seeds, delta, lambda and, in a quick look, T.
+        tuning: of every cell.
         tuning_seeds: tuning replications.
         quick_look: whether the horizons are not the paper's.
     """
 
-    runs: Sequence[Run]
-    tuning: Mapping[str, TuningCurve]
-    bandits: Mapping[str, LinearBandit]
-    notes: Sequence[str]
-    task: Task
+    tuning: Sequence[TuningCurve]
     tuning_seeds: int
     quick_look: bool
 
     @property
-    def titles(self) -> dict[str, str]:
-        """By set, a panel's title."""
-        return {name: f"{name}: {b.noise.name}, K={b.num_arms}, d={b.dim}" for name, b in self.bandits.items()}
-
-    def pair(self, set_name: str) -> tuple[str, str]:
-        """The policies the paper ran on a set."""
-        return DATASETS[set_name].policies
+    def sets(self) -> dict[str, Task]:
+        """A task of every set."""
+        return {run.task.place: run.task for run in self.runs}
 
     @property
     def unhealthy(self) -> int:
         """Replications that met something non-finite, in tuning and evaluation; a shared run counts once."""
-        evaluation = {
-            (run.set_name, run.policy, run.radius_scale): int(np.count_nonzero(run.health)) for run in self.runs
-        }
-        return sum(evaluation.values()) + sum(int(np.count_nonzero(t.health)) for t in self.tuning.values())
+        evaluation = {(run.task.title, run.radius_scale): np.count_nonzero(run.health) for run in self.runs}
+        return int(sum(evaluation.values()) + sum(np.count_nonzero(curve.health) for curve in self.tuning))
 
     def find(self, set_name: str, policy: str, radii: str) -> Run:
         """One run by name."""
-        return next(r for r in self.runs if (r.set_name, r.policy, r.radii) == (set_name, policy, radii))
+        [run] = [r for r in self.runs if (r.task.place, r.task.policy, r.radii) == (set_name, policy, radii)]
+        return run
+
+    @property
+    def mark(self) -> str:
+        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
+        return f"QUICK LOOK at T={self.runs[0].task.horizon}, not the paper's T" if self.quick_look else ""
 
     @property
     def heading(self) -> str:
         """One line that says what this is, and that it is not the paper's horizon where it is not."""
         return f"{self.setting}; {self.mark}" if self.mark else self.setting
 
-    @property
-    def setting(self) -> str:
-        """Seeds and constants."""
-        seeds = self.task.seeds
-        return f"{seeds} seed{'s' if seeds != 1 else ''}, λ = {self.task.ridge:g}, δ = {self.task.delta:g}"
-
-    @property
-    def mark(self) -> str:
-        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
-        return f"QUICK LOOK at T={self.task.horizon}, not the paper's T" if self.quick_look else ""
-
     def marked(self, title: str) -> str:
         """A figure's title, with the mark below it."""
         return f"{title}\n{self.mark}" if self.mark else title
 
 
+def _title(task: Task) -> str:
+    """A set's heading."""
+    return f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
+
+
 def _runs(task: Task, found: Found) -> list[Run]:
     """The literal and the tuned run of a cell; they are one and the same where tuning chose the literal scale."""
-    evaluation = found.columns["tuning"] == 0
-    columns = {name: column[evaluation] for name, column in found.columns.items()}
+    columns = found.where("tuning", 0)
     rounds = np.unique(columns["pull"])
     shape = (-1, task.seeds, rounds.size)  # scales, seeds, records
     scales = columns["radius_scale"].reshape(shape)[:, 0, 0]
     regret, payoff, health = (columns[name].reshape(shape) for name in ("regret", "payoff", "health"))
     return [
-        Run(
-            set_name=task.place,
-            policy=task.policy,
-            radii=radii,
-            radius_scale=float(scales[index]),
-            rounds=rounds,
-            regret=regret[index],
-            payoff=payoff[index],
-            health=health[index, :, 0],
-        )
+        Run(task, radii, float(scales[index]), rounds, regret[index], payoff[index], health[index, :, 0])
         for radii, index in (("literal", 0), ("tuned", -1))
     ]
 
 
 def _tuning(task: Task, found: Found) -> TuningCurve:
-    tuning = found.columns["tuning"] == 1
+    columns = found.where("tuning", 1)
     return TuningCurve(
         policy=task.policy,
         bandit=task.place,
         horizon=task.horizon,
         grid=GRID,
         criterion="mean",
-        regret=found.columns["regret"][tuning].reshape(len(GRID), -1),
-        health=found.columns["health"][tuning].reshape(len(GRID), -1),
+        regret=columns["regret"].reshape(len(GRID), -1),
+        health=columns["health"].reshape(len(GRID), -1),
         chosen=found.facts["chosen_radius_scale"],
     )
 
@@ -327,14 +292,14 @@ def _outputs(report: Report) -> Outputs:
     documents = {"table.md": _markdown(report), "curves.csv": _curves(report)}
     instances = {
         name: {
-            "hash": provenance.instance_digest(bandit),
-            "K": bandit.num_arms,
-            "d": bandit.dim,
-            "law": bandit.noise.name,
-            "best_mean": bandit.best_mean,
-            **provenance.constants(bandit),
+            "hash": task.instance,
+            "K": task.bandit.num_arms,
+            "d": task.bandit.dim,
+            "law": task.bandit.noise.name,
+            "best_mean": task.bandit.best_mean,
+            **provenance.constants(task.bandit),
         }
-        for name, bandit in report.bandits.items()
+        for name, task in report.sets.items()
     }
     sections = {"quick_look": report.quick_look, "instances": instances}
     return Outputs(_terminal_table(report), figures, documents, report.unhealthy, sections=sections)
@@ -353,122 +318,72 @@ def _mean_sd(summary: Summary, *, unit: str = " sd") -> str:
 
 def _terminal_table(report: Report) -> str:
     """The table for a terminal: final payoff and regret, mean ± sd over seeds, under both kinds of radii."""
-    header = ("", "", "literal radii", "", "tuned radii", "", "")
-    names = ("set", "policy", "payoff", "regret", "scale", "payoff", "regret")
-    rows: list[tuple[str, ...]] = []
-    for set_name in report.titles:
-        for run in report.runs:
-            if run.set_name != set_name or run.radii != "literal":
-                continue
-            tuned = report.find(set_name, run.policy, "tuned")
-            star = "*" if run.policy in report.pair(set_name) else ""
+    header = ("set", "policy", "payoff, literal", "regret, literal", "scale", "payoff, tuned", "regret, tuned")
+    rows = []
+    for run in report.runs:
+        if run.radii == "literal":
+            tuned = report.find(run.task.place, run.task.policy, "tuned")
             values = [_mean_sd(r.final(q), unit="") for r in (run, tuned) for q in ("payoff", "regret")]
-            rows.append(
-                (set_name, policy_label(run.policy) + star, *values[:2], f"×{tuned.radius_scale:g}", *values[2:])
-            )
-    widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
-
-    def line(cells: Sequence[str]) -> str:
-        left = (f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
-        return "  ".join(left).rstrip()
-
-    group = " " * (sum(widths[:2]) + 4)
-    group += f"{header[2]:-^{widths[2] + widths[3] + 2}}  {header[4]:-^{sum(widths[4:]) + 4}}"
-    body = []
-    for previous, row in zip([None, *rows], rows, strict=False):
-        if previous is not None and previous[0] != row[0]:
-            body.append("")
-        body.append(line(row))
-    claims = [f"  {claim.set_name} {claim.radii}: {claim.sentence}" for claim in _claims(report)]
-    unhealthy = report.unhealthy
-    foot = [f"UNHEALTHY replications, left out of every mean: {unhealthy}"] if unhealthy else []
+            name = policy_label(run.task.policy) + "*" * run.in_pair
+            rows.append((run.task.place, name, *values[:2], f"×{tuned.radius_scale:g}", *values[2:]))
     return "\n".join(
         [
             f"Final cumulative payoff and pseudo-regret, mean ± sd ({report.heading})",
-            group,
-            line(names),
-            *body,
+            aligned_table(header, rows, left=2),
             "",
             "* the paper's pair; its difference in pseudo-regret, seed by seed (same noise), with a 95% interval:",
-            *claims,
-            *foot,
+            *(f"  {claim.first.task.place} {claim.first.radii}: {claim.sentence}" for claim in _claims(report)),
+            *shared.unhealthy_line(report.unhealthy),
         ]
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Claim:
-    """The paper says the first policy of a pair earns more than the second: what these runs say.
+class _Claim(NamedTuple):
+    """The paper says that the first run's policy earns more than the second's: what these runs say.
 
     The verdict rests on pseudo-regret, what the arms played cost on average. The payoffs that were realised add the
     noise to that, whose variance is infinite under Pareto(2): an interval around their difference promises little.
-
-    Attributes:
-        set_name: the data set.
-        radii: "literal" or "tuned".
-        policies: the pair.
-        names: the pair with its radius scales.
-        regret: first minus second, at the horizon; negative where the first is ahead.
-        payoff: likewise; positive where the first is ahead.
-        rounding: a regret difference too small to mean anything: two policies that play the same arms in another order
-            add the same gaps in another order.
     """
 
-    set_name: str
-    radii: str
-    policies: tuple[str, str]
-    names: tuple[str, str]
-    regret: Summary
-    payoff: Summary
-    rounding: float = 0.0
+    first: Run
+    second: Run
+
+    def difference(self, quantity: str) -> Summary:
+        """First minus second of "regret" or "payoff" at the horizon, seed by seed."""
+        first, second = (getattr(run, quantity)[:, -1] for run in self)
+        return paired_difference(first, second, self.first.health, self.second.health)
 
     @property
     def pair(self) -> str:
         """What is subtracted from what."""
-        return f"{self.names[0]} - {self.names[1]}"
+        return " - ".join(policy_label(run.task.policy, run.radius_scale) for run in self)
 
     @property
     def verdict(self) -> str:
         """Which of the two is ahead, where the interval of the regret difference says so."""
-        if not self.regret.has_band:
-            return "no interval from one seed" if self.regret.n else "no seed healthy under both"
-        if float(self.regret.high) < -self.rounding:
-            return f"{self.policies[0]} ahead, as in the paper"
-        ahead = float(self.regret.low) > self.rounding
-        return f"{self.policies[1]} ahead, against the paper" if ahead else "no difference beyond chance"
+        regret = self.difference("regret")
+        if not regret.has_band:
+            return "no interval from one seed" if regret.n else "no seed healthy under both"
+        # Two policies that play the same arms in another order add the same gaps in another order.
+        rounding = _ROUNDING * max(abs(float(run.final("regret").mean)) for run in self)
+        names = [policy_label(run.task.policy) for run in self]
+        if float(regret.high) < -rounding:
+            return f"{names[0]} ahead, as in the paper"
+        return f"{names[1]} ahead, against the paper" if float(regret.low) > rounding else "no difference beyond chance"
 
     @property
     def sentence(self) -> str:
         """The differences, their intervals and the verdict."""
-        regret, payoff = (
-            f"{number(s.mean)} {interval(s)}" if s.has_band else number(s.mean) for s in (self.regret, self.payoff)
-        )
+        regret, payoff = (shared.mean_text(self.difference(quantity)) for quantity in ("regret", "payoff"))
         return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
 
 def _claims(report: Report) -> list[_Claim]:
-    claims = []
-    for set_name in report.bandits:
-        one, other = report.pair(set_name)
-        for radii in RADII:
-            first, second = report.find(set_name, one, radii), report.find(set_name, other, radii)
-            regret, payoff = (
-                statistics.paired_difference(a[:, -1], b[:, -1], first.health, second.health)
-                for a, b in ((first.regret, second.regret), (first.payoff, second.payoff))
-            )
-            size = max(abs(float(run.final("regret").mean)) for run in (first, second))
-            claims.append(
-                _Claim(
-                    set_name,
-                    radii,
-                    policies=(policy_label(one), policy_label(other)),
-                    names=(policy_label(one, first.radius_scale), policy_label(other, second.radius_scale)),
-                    regret=regret,
-                    payoff=payoff,
-                    rounding=_ROUNDING * size,
-                )
-            )
-    return claims
+    return [
+        _Claim(*(report.find(set_name, policy, radii) for policy in DATASETS[set_name].policies))
+        for set_name in report.sets
+        for radii in RADII
+    ]
 
 
 def _figure(report: Report, quantity: str, spread: str) -> Figure:
@@ -476,14 +391,14 @@ def _figure(report: Report, quantity: str, spread: str) -> Figure:
     rows = []
     for radii in RADII:
         panels = []
-        for set_name, title in report.titles.items():
+        for set_name, task in report.sets.items():
             curves = [
-                Curve(r.policy, r.radius_scale, r.rounds, r.curve(quantity), bold=r.policy in report.pair(set_name))
-                for r in report.runs
-                if r.set_name == set_name and r.radii == radii
+                Curve(run.task.policy, run.radius_scale, run.rounds, run.curve(quantity), bold=run.in_pair)
+                for run in report.runs
+                if run.task.place == set_name and run.radii == radii
             ]
-            best = report.bandits[set_name].best_mean if quantity == "payoff" else None
-            panels.append(Panel(title, curves, reference=best, reference_label="best arm"))
+            best = task.bandit.best_mean if quantity == "payoff" else None
+            panels.append(Panel(_title(task), curves, reference=best, reference_label="best arm"))
         rows.append((f"{radii} radii", panels))
     what = {"payoff": "cumulative payoff", "regret": "cumulative pseudo-regret"}[quantity]
     shown = {
@@ -514,7 +429,7 @@ def _tuning_picture(report: Report) -> Figure:
         "last of the grid, and a wider one might hold a better scale."
     )
     title = report.marked("Tuning: regret against radius_scale")
-    return tuning_figure(report.tuning.values(), title=title, note=note)
+    return tuning_figure(report.tuning, title=title, note=note)
 
 
 def _curves(report: Report) -> str:
@@ -524,7 +439,7 @@ def _curves(report: Report) -> str:
     rows: list[list[object]] = []
     for run in report.runs:
         summaries = [run.curve(quantity) for quantity in quantities]
-        fixed = [run.set_name, run.policy, run.radii, f"{run.radius_scale:g}", int(run.rounds[-1])]
+        fixed = [run.task.place, run.task.policy, run.radii, f"{run.radius_scale:g}", int(run.rounds[-1])]
         fixed.append("no" if report.quick_look else "yes")
         for index, pull in enumerate(run.rounds):
             numbers = [float(getattr(s, column)[index]) for s in summaries for column in columns]
@@ -543,15 +458,11 @@ def _markdown(report: Report) -> str:
         "where it is regret's.",
         "",
     ]
-    for set_name, title in report.titles.items():
-        runs = [run for run in report.runs if run.set_name == set_name]
-        lines += [f"## {title}, T={runs[0].rounds[-1]}", ""]
-        lines += markdown_table(
-            ["policy", "radii", "radius_scale"]
-            + [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
-            + ["unhealthy"],
-            [_table_row(run, run.policy in report.pair(set_name)) for run in runs],
-        )
+    header = ["policy", "radii", "radius_scale"]
+    header += [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
+    for set_name, task in report.sets.items():
+        rows = [_table_row(run) for run in report.runs if run.task.place == set_name]
+        lines += [f"## {_title(task)}, T={task.horizon}", "", *markdown_table([*header, "unhealthy"], rows)]
     lines += ["## The paper's claim: its own policy earns more", ""]
     lines += [
         "First minus second at the horizon, seed by seed under common random numbers, with 95% intervals. The reading",
@@ -560,48 +471,33 @@ def _markdown(report: Report) -> str:
         "",
     ]
     columns = ("difference", "sd", "interval")
-    lines += markdown_table(
-        [
-            "set",
-            "radii",
-            "pair",
-            *(f"regret {c}" for c in columns),
-            "reading",
-            *(f"payoff {c}" for c in columns),
-            "seeds",
-        ],
-        [
-            [c.set_name, c.radii, c.pair, *_spelled(c.regret), c.verdict, *_spelled(c.payoff), str(c.regret.n)]
-            for c in _claims(report)
-        ],
-    )
+    header = ["set", "radii", "pair", *(f"regret {c}" for c in columns), "reading", *(f"payoff {c}" for c in columns)]
+    rows = []
+    for claim in _claims(report):
+        regret, payoff = claim.difference("regret"), claim.difference("payoff")
+        names = [claim.first.task.place, claim.first.radii, claim.pair]
+        rows.append([*names, *_spelled(regret), claim.verdict, *_spelled(payoff), str(regret.n)])
+    lines += markdown_table([*header, "seeds"], rows)
     lines += ["## Tuning: mean final regret by radius_scale", ""]
-    grid = next(iter(report.tuning.values())).grid
-    lines += markdown_table(
-        ["set", "policy", *(f"×{scale:g}" for scale in grid), "unhealthy"],
-        [_tuning_row(title, tuning) for title, tuning in report.tuning.items()],
-    )
+    rows = [_tuning_row(curve) for curve in report.tuning]
+    lines += markdown_table(["set", "policy", *(f"×{scale:g}" for scale in GRID), "unhealthy"], rows)
     if report.notes:
         lines += ["## Notes", "", *(f"- {note}" for note in report.notes), ""]
     return "\n".join(lines)
 
 
-def _table_row(run: Run, bold: bool) -> list[str]:
-    name, cells = policy_label(run.policy), []
+def _table_row(run: Run) -> list[str]:
+    name, cells = policy_label(run.task.policy), []
     for summary in (run.final("payoff"), run.final("regret")):
         cells += [number(summary.mean), number(summary.median), number(summary.sd), interval(summary)]
-    unhealthy = f"{run.final('regret').unhealthy} of {run.health.shape[0]}"
-    return [f"**{name}**" if bold else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
+    unhealthy = f"{np.count_nonzero(run.health)} of {run.health.size}"
+    return [f"**{name}**" if run.in_pair else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
 
 
-def _tuning_row(title: str, tuning: TuningCurve) -> list[str]:
-    set_name, policy = title.split("/")
-    means = [statistics.summarize(r, h) for r, h in zip(tuning.regret, tuning.health, strict=True)]
-    cells = [
-        f"**{number(s.mean)}**" if scale == tuning.chosen else number(s.mean)
-        for scale, s in zip(tuning.grid, means, strict=True)
-    ]
-    return [set_name, policy_label(policy), *cells, str(sum(s.unhealthy for s in means))]
+def _tuning_row(curve: TuningCurve) -> list[str]:
+    means = [(scale, number(s.mean)) for scale, s in zip(curve.grid, curve.summaries, strict=True)]
+    cells = [f"**{mean}**" if scale == curve.chosen else mean for scale, mean in means]
+    return [curve.bandit, policy_label(curve.policy), *cells, str(np.count_nonzero(curve.health))]
 
 
 def _spelled(summary: Summary) -> tuple[str, str, str]:

@@ -47,15 +47,7 @@ def plan(
     epsilons: Sequence[float] | None = None,
     horizons: Sequence[int] | None = None,
 ) -> Plan:
-    """Every cell of the experiment, checked before anything runs.
-
-    Args:
-        seeds: replications, each with its own theta*; None is 200, or 400 in the large version.
-        full: d to 20, four epsilons, T to 10^6.
-        dtype: "float64" or "float32".
-        dims: d, even numbers from 2 to 20; None is the version's own list, as below.
-        epsilons: in (0, 1].
-        horizons: T, pulls, two different ones at least.
+    """Every policy for every d, epsilon and T; what is None is as usual, or with `full` as in the large version.
 
     Raises:
         InputError: a number out of its range, or a T that the theorem or all policies forbid.
@@ -105,9 +97,9 @@ def plan(
     config = {**known, "full": full, "cells": [task.own for task in tasks]}
 
     def show(found: Mapping[str, Found]) -> Outputs:
-        runs = [Run.of(task, sample) for task in tasks for sample in task.samples(found[task.title])]
+        runs = [_run(sample) for task in tasks for sample in task.samples(found[task.title])]
         notes = sorted({note for cell in found.values() for note in cell.facts["notes"]})
-        return _outputs(Report(runs, known["seeds"], [*left_out.values(), *notes]))
+        return _outputs(Report(runs, [*left_out.values(), *notes]))
 
     cells = [task.cell() for task in tasks]
     spared = len(tasks) - len(programs)
@@ -126,23 +118,19 @@ def _ordered(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Run(Sample):
-    """One policy and scale at one (d, epsilon, T), with the bounds at T; `upper` is NaN where no theorem covers it."""
+    """One policy and scale at one (d, epsilon, T), with Theorem 1's bound there."""
 
-    dim: int
-    epsilon: float
-    horizon: int
     lower: float
-    upper: float
 
-    @classmethod
-    def of(cls, task: Task, sample: Sample) -> Run:
-        """A task's sample beside the bounds."""
-        dim, epsilon, horizon = task.bandit.dim, task.bandit.epsilon, task.horizon
-        lower = theory.lower_bound_regret(float(horizon), dim=dim, epsilon=epsilon)
-        upper = _upper(task) if sample.radius_scale == 1.0 else math.nan
-        return cls(
-            sample.policy, sample.radius_scale, sample.regret, sample.health, dim, epsilon, horizon, lower, upper
-        )
+    @property
+    def place(self) -> tuple[int, float]:
+        """(d, epsilon)."""
+        return self.task.bandit.dim, self.task.bandit.epsilon
+
+    @property
+    def upper(self) -> float:
+        """The policy's own bound; NaN where no theorem covers it: scaled radii, and OFUL under such noise."""
+        return _upper(self.task) if self.radius_scale == 1.0 else math.nan
 
     @property
     def largest(self) -> float:
@@ -164,60 +152,47 @@ class Run(Sample):
         return float(found.mean) + reach < self.lower * (1 - 1e-9)
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """Everything the outputs say: the runs, seeds, and sentences that must travel with the numbers."""
+def _run(sample: Sample) -> Run:
+    """A sample beside the bound."""
+    task = sample.task
+    lower = theory.lower_bound_regret(float(task.horizon), dim=task.bandit.dim, epsilon=task.bandit.epsilon)
+    return Run(task, sample.radius_scale, sample.regret, sample.health, lower)
 
-    runs: Sequence[Run]
-    seeds: int
-    notes: Sequence[str] = ()
 
-    @property
-    def unhealthy(self) -> int:
-        """Replications that met something non-finite."""
-        return shared.unhealthy_seeds(run.health for run in self.runs)
+def _upper(task: Task) -> float:
+    """The policy's own bound at the literal radii; NaN where no theorem covers it (OFUL needs sub-Gaussian noise)."""
+    moment = shared.MOMENTS.get(task.policy)
+    if moment is None:
+        return math.nan
+    known = {"dim": task.bandit.dim, "delta": DELTA, "ridge": RIDGE}
+    for name in ("epsilon", "theta_norm", "arm_norm", "mean_bound", moment):
+        known[name] = getattr(task.bandit, name)
+    bound = getattr(theory, f"{task.policy}_regret_bound")
+    return float(bound(task.horizon, **known))
 
-    @property
-    def setting(self) -> str:
-        """Seeds and constants."""
-        return f"{self.seeds} seeds, λ = {RIDGE:g}, δ = {DELTA:g}"
+
+class Report(shared.Report):
+    """The runs and the verdict on them."""
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Every mean below the theorem's bound, as a sentence."""
         return tuple(
-            f"BUG: {run.label} lies below Theorem 1's lower bound at d={run.dim}, ε={run.epsilon:g}, T={run.horizon}: "
-            f"mean regret {number(run.summary.mean)} {interval(run.summary)} < {number(run.lower)}, beyond a one-sided "
-            f"{LEVEL:.1%} interval over {len(self.runs)} comparisons"
+            f"BUG: {run.label} lies below Theorem 1's lower bound at d={run.place[0]}, ε={run.place[1]:g}, "
+            f"T={run.task.horizon}: mean regret {number(run.summary.mean)} {interval(run.summary)} < "
+            f"{number(run.lower)}, beyond a one-sided {LEVEL:.1%} interval over {len(self.runs)} comparisons"
             for run in self.runs
             if run.below(len(self.runs))
         )
 
     def curves(self) -> list[list[Run]]:
         """Runs of one (d, epsilon, policy, scale), in order of T."""
-        found: dict[tuple[int, float, str, float], list[Run]] = {}
-        for run in self.runs:
-            found.setdefault((run.dim, run.epsilon, run.policy, run.radius_scale), []).append(run)
+        found: dict[tuple[Any, ...], list[Run]] = {}
         policies = list(COLORS)
-        ordered = sorted(found, key=lambda name: (name[0], name[1], policies.index(name[2]), -name[3]))
-        return [sorted(found[name], key=lambda run: run.horizon) for name in ordered]
-
-
-def _upper(task: Task) -> float:
-    """The policy's own bound at the literal radii; NaN where no theorem covers it (OFUL needs sub-Gaussian noise)."""
-    bandit, horizon = task.bandit, task.horizon
-    known: dict[str, Any] = {"dim": bandit.dim, "delta": DELTA, "epsilon": bandit.epsilon, "ridge": RIDGE}
-    known |= {"theta_norm": bandit.theta_norm, "arm_norm": bandit.arm_norm, "mean_bound": bandit.mean_bound}
-    raw, central = bandit.raw_moment_bound, bandit.central_moment_bound
-    if task.policy == "menu":
-        return float(theory.menu_regret_bound(float(horizon), central_moment_bound=central, **known))
-    if task.policy == "mom":
-        return theory.mom_regret_bound(horizon, central_moment_bound=central, **known)
-    if task.policy == "tofu":
-        return float(theory.tofu_regret_bound(float(horizon), raw_moment_bound=raw, **known))
-    if task.policy == "crt":
-        return float(theory.crt_regret_bound(float(horizon), raw_moment_bound=raw, **known))
-    return math.nan
+        for run in sorted(self.runs, key=lambda run: run.task.horizon):
+            name = (*run.place, policies.index(run.task.policy), -run.radius_scale)
+            found.setdefault(name, []).append(run)
+        return [found[name] for name in sorted(found)]
 
 
 # From a report to tables and figures ---------------------------------------------------------------------------------
@@ -271,7 +246,7 @@ def _legend(report: Report) -> str:
 
 def _seen(report: Report) -> str:
     """The most payoffs other than 0 that a run can expect: the best arm's, T d Delta Delta^(1/epsilon)."""
-    pairs = sorted({(run.dim, run.epsilon) for run in report.runs}, key=lambda pair: (pair[1], pair[0]))
+    pairs = sorted({run.place for run in report.runs}, key=lambda pair: (pair[1], pair[0]))
     shown = (f"{dim * 12 ** (-(1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}" for dim, epsilon in pairs)
     return ", ".join(shown)
 
@@ -287,16 +262,17 @@ def _rows(report: Report, *, literal: bool = False) -> list[list[str]]:
         first, last = curve[0], curve[-1]
         if literal and first.radius_scale != 1.0:
             continue
-        fit = shared.exponent([run.horizon for run in curve], curve) if len(curve) > 1 else None
+        fit = shared.exponent(curve) if len(curve) > 1 else None
         least = min(curve, key=lambda run: run.ratio[0])
+        dim, epsilon = first.place
         rows.append(
             [
-                str(first.dim),
-                f"{first.epsilon:g}",
+                str(dim),
+                f"{epsilon:g}",
                 first.label,
                 span(fit.value, fit.low, fit.high) if fit else "–",
-                f"{theory.regret_exponent('lower-bound', first.epsilon):.3f}",
-                _own_exponent(first.policy, first.epsilon),
+                f"{theory.regret_exponent('lower-bound', epsilon):.3f}",
+                _own_exponent(first.task.policy, epsilon),
                 span(*least.ratio, digits=2),
                 span(*last.ratio, digits=2),
                 number(last.upper / last.largest),
@@ -314,24 +290,24 @@ NOTE = (
 
 
 def _charts(report: Report) -> list[list[Chart]]:
-    dims, epsilons = (sorted({getattr(run, field) for run in report.runs}) for field in ("dim", "epsilon"))
+    dims, epsilons = (sorted(set(values)) for values in zip(*(run.place for run in report.runs), strict=True))
     scales = sorted({run.radius_scale for run in report.runs}, reverse=True)
     rows = []
     for epsilon in epsilons:
         row = []
         for dim in dims:
-            curves = [c for c in report.curves() if (c[0].dim, c[0].epsilon) == (dim, epsilon)]
+            curves = [c for c in report.curves() if c[0].place == (dim, epsilon)]
             series = []
             for curve in curves:
-                color, literal = COLORS[curve[0].policy], curve[0].radius_scale == 1.0
-                t, found = [run.horizon for run in curve], [run.summary for run in curve]
+                policy, literal = curve[0].task.policy, curve[0].radius_scale == 1.0
+                color, label, marker = COLORS[policy], policy_label(policy) * literal, "." * literal
+                t, found = [run.task.horizon for run in curve], [run.summary for run in curve]
                 line = LINES[min(scales.index(curve[0].radius_scale), len(LINES) - 1)]
-                label, marker = (policy_label(curve[0].policy), ".") if literal else ("", "")
                 series.append(shared.mean_series(label, color, t, found, line=line, marker=marker))
                 if literal:
                     series.append(Series("", color, t, [run.upper for run in curve], line="-.", marker=""))
             longest = max(curves, key=len)
-            t = [run.horizon for run in longest]
+            t = [run.task.horizon for run in longest]
             bounds = (("lower bound", [r.lower for r in longest]), ("worst arm", [r.largest for r in longest]))
             series += [Series(label, BOUND_COLOR, t, values, marker="") for label, values in bounds]
             row.append(Chart(f"d={dim}, ε={epsilon:g}", "T (pulls)", "mean pseudo-regret", series))
@@ -344,11 +320,11 @@ def _markdown(report: Report) -> str:
     header = ["d", "ε", "policy", "fitted exponent", "1/(1+ε)", "own bound's", "regret/lower, least", "at the last T"]
     lines += markdown_table([*header, "upper/largest"], _rows(report))
     lines += ["## Mean regret over the lower bound, with 95% intervals (Student t)", ""]
-    horizons = sorted({run.horizon for run in report.runs})
+    horizons = sorted({run.task.horizon for run in report.runs})
     rows = []
     for curve in report.curves():
-        cells = {run.horizon: span(*run.ratio, digits=2) for run in curve}
-        names = [str(curve[0].dim), f"{curve[0].epsilon:g}", curve[0].label]
+        cells = {run.task.horizon: span(*run.ratio, digits=2) for run in curve}
+        names = [f"{value:g}" for value in curve[0].place] + [curve[0].label]
         rows.append([*names, *(cells.get(horizon, "–") for horizon in horizons)])
     lines += markdown_table(["d", "ε", "policy", *(f"T={horizon:,}" for horizon in horizons)], rows)
     lines += shared.notes_section(report.notes, report.unhealthy)
@@ -361,6 +337,6 @@ def _csv(report: Report) -> str:
     for run in report.runs:
         s = run.summary
         numbers = [float(s.mean), float(s.sd), float(s.low), float(s.high), run.lower, run.upper, run.largest]
-        fixed = [run.dim, run.epsilon, run.horizon, run.policy, run.radius_scale, s.n, s.unhealthy]
+        fixed = [*run.place, run.task.horizon, run.task.policy, run.radius_scale, s.n, s.unhealthy]
         rows.append([*fixed, *numbers, "yes" if run.below(len(report.runs)) else "no"])
     return csv_text([*header, "lower_bound", "upper_bound", "largest", "below_the_bound"], rows)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, Cost, Found, Progress, long_form
+from linbet_jax.experiments.driver import Cell, Found, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policy import Policy
 from linbet_jax.simulator import Result
@@ -28,12 +28,14 @@ WARM = 1024  # pulls of the run that compiles a program; the programs of round-b
 
 def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[Cell]:
     """Every task by its title, each a cell, then rounds of all of them, each a cell too."""
-    cells = [Cell(title, task.own, task.cost, functools.partial(first_run, task)) for title, task in tasks.items()]
+    cells = [
+        task.cell()._replace(title=title, compute=functools.partial(first_run, task)) for title, task in tasks.items()
+    ]
     every = list(tasks.values())
+    pulls, seconds = sum(task.pulls for task in every), sum(task.core_seconds for task in every)
     for turn in range(1, rounds + 1):
         own = {"round": turn, "tasks": [task.own for task in every]}
-        cost = Cost(1, sum(task.pulls for task in every), sum(task.core_seconds for task in every))
-        cells.append(Cell(f"times, round {turn}", own, cost, functools.partial(next_round, every)))
+        cells.append(Cell(f"times, round {turn}", own, pulls, seconds, functools.partial(next_round, every)))
     return cells
 
 

@@ -25,19 +25,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from linbet_jax.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, Cost, Found, Outputs, Plan, Progress, long_form
-from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.intervals import share_interval
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
-from linbet_jax.regret import Summary, paired_difference, summarize
+from linbet_jax.regret import Summary
 from linbet_jax.simulator import Result
-from linbet_jax.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
+from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number
 
 __all__ = ["POLICIES", "plan"]
 
@@ -48,18 +47,8 @@ SEED = 0  # of the experiment's key
 GROUP = 32  # seeds whose arms are held at once: memory does not grow with the number of seeds
 _LEVEL = 0.05
 _ROUNDING = 1e-6  # relative, of a float32 sum
-_HEADER = (
-    "set",
-    "T",
-    "policy",
-    "scale",
-    "agree",
-    "first divergence: min",
-    "median",
-    "equal pulls",
-    "regret",
-    "Δ regret",
-)
+_HEADER = ("set", "T", "policy", "scale", "agree", "first divergence: min", "median", "equal pulls",
+           "regret", "Δ regret")  # fmt: skip
 
 
 # What is played ------------------------------------------------------------------------------------------------------
@@ -76,23 +65,24 @@ def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[st
     """Every policy on these sets at these horizons, in both types."""
     known = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
     tasks = [Task.on(name, policy, horizon=pulls, **known) for name, pulls in places for policy in policies]
-    cells = {
-        f"{task.title}/T={task.horizon}": Cell(
+    cells = [
+        Cell(
             f"{task.title}/T={task.horizon}",
             {**task.own, "dtype": "both"},
-            Cost(1, 2 * task.pulls, 2 * task.cost.core_seconds),
+            2 * task.pulls,
+            2 * (COMPILE_SECONDS + task.core_seconds),
             functools.partial(_compute, task),
         )
         for task in tasks
-    }
-    config = {"seeds": seeds, "radius_scales": list(SCALES), "key": SEED, "runs": list(cells)}
+    ]
+    config = {"seeds": seeds, "radius_scales": list(SCALES), "key": SEED, "runs": [cell.title for cell in cells]}
     config["instances"] = {task.place: task.instance for task in tasks}
 
     def show(found: Mapping[str, Found]) -> Outputs:
         pairs = zip(tasks, found.values(), strict=True)
         return _outputs([comparison for task, cell in pairs for comparison in comparisons(task, cell)])
 
-    return Plan("precision", config, "both", list(cells.values()), (*shared.CODE, _compute), show)
+    return Plan("precision", config, "both", cells, (*shared.CODE, _compute), show)
 
 
 def _compute(task: Task, progress: Progress) -> Found:
@@ -139,51 +129,46 @@ class Comparison:
     """One policy with one radius scale in both types.
 
     Attributes:
-        set_name: data set.
-        policy: registry name.
-        horizon: T, pulls.
-        radius_scale: multiplies every radius.
+        wide: in float64.
+        narrow: in float32.
         first: [S] first pull at which the arms differ, 0 for none.
         equal: [S] share of pulls with equal arms.
-        wide: [S] final regret in float64.
-        narrow: [S] final regret in float32.
-        health: [2, S] health words, float64 first.
     """
 
-    set_name: str
-    policy: str
-    horizon: int
-    radius_scale: float
+    wide: Sample
+    narrow: Sample
     first: NDArray[np.int64]
     equal: NDArray[np.float64]
-    wide: NDArray[np.float64]
-    narrow: NDArray[np.float64]
-    health: NDArray[np.int64]
 
-    @functools.cached_property
-    def regret(self) -> Summary:
-        """Final regret in float64."""
-        return summarize(self.wide, self.health[0])
+    @property
+    def task(self) -> Task:
+        """What was played."""
+        return self.wide.task
+
+    @property
+    def policy(self) -> str:
+        """As tables write it."""
+        return policy_label(self.task.policy)
+
+    @property
+    def name(self) -> str:
+        """As a sentence names it."""
+        return f"{self.task.place} {self.policy} ×{self.wide.radius_scale:g} T={self.task.horizon}"
 
     @functools.cached_property
     def difference(self) -> Summary:
         """Final regret in float32 minus that in float64, seed by seed."""
-        return paired_difference(self.narrow, self.wide, self.health[1], self.health[0])
+        return self.narrow.minus(self.wide)
 
     @property
     def unhealthy(self) -> int:
         """Replications of either type that met something non-finite."""
-        return int(np.count_nonzero(self.health))
+        return self.wide.unhealthy + self.narrow.unhealthy
 
     @property
     def agreeing(self) -> int:
         """Seeds whose arms agree over the whole run."""
         return int(np.count_nonzero(self.first == 0))
-
-    @property
-    def name(self) -> str:
-        """As a sentence names it."""
-        return f"{self.set_name} {policy_label(self.policy)} ×{self.radius_scale:g} T={self.horizon}"
 
     def quantile(self, probability: float) -> float:
         """Quantile of the first divergence over the seeds that diverge; NaN when none does."""
@@ -199,7 +184,7 @@ class Comparison:
         if not self.difference.has_band:
             return float("nan")
         mean, error = abs(float(self.difference.mean)), float(self.difference.standard_error)
-        if mean <= _ROUNDING * abs(float(self.regret.mean)):
+        if mean <= _ROUNDING * abs(float(self.wide.summary.mean)):
             return 1.0
         return float(2 * stdtr(self.difference.n - 1, -mean / error)) if error > 0 else 0.0
 
@@ -207,32 +192,27 @@ class Comparison:
 def comparisons(task: Task, found: Found) -> list[Comparison]:
     """One for each scale, from what a cell found."""
     columns = {name: column.reshape(len(task.scales), -1) for name, column in found.columns.items()}
-    return [
-        Comparison(
-            task.place,
-            task.policy,
-            task.horizon,
-            scale,
-            first=columns["first"][index],
-            equal=columns["equal"][index],
-            wide=columns["regret_float64"][index],
-            narrow=columns["regret_float32"][index],
-            health=np.stack([columns[f"health_{dtype}"][index] for dtype in DTYPES]),
-        )
-        for index, scale in enumerate(task.scales)
+    samples = [
+        [Sample(task, *each) for each in zip(task.scales, columns[f"regret_{t}"], columns[f"health_{t}"], strict=True)]
+        for t in DTYPES
     ]
+    return [Comparison(*each) for each in zip(*samples, columns["first"], columns["equal"], strict=True)]
 
 
 # From a report to tables and figures ---------------------------------------------------------------------------------
 
 
 def _outputs(found: Sequence[Comparison]) -> Outputs:
-    rows, said = [_cells(c) for c in found], advice(found)
-    heading = f"float32 against float64, {_seeds(found)} seeds, the same noise; Δ is float32 - float64"
-    caption = f"float32 against float64 over {_seeds(found)} seeds; brackets: 95% intervals."
+    rows, said, seeds = [_cells(c) for c in found], advice(found), found[0].first.size
+    heading = f"float32 against float64, {seeds} seeds, the same noise; Δ is float32 - float64"
+    caption = f"float32 against float64 over {seeds} seeds; brackets: 95% intervals."
     figures = {
-        f"agreement_{horizon}": _figure([c for c in found if c.horizon == horizon], horizon)
-        for horizon in dict.fromkeys(c.horizon for c in found)
+        f"agreement_{horizon}": chart_figure(
+            _charts(found, horizon),
+            title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
+            note=f"{seeds} seeds; both runs of a seed meet the same noise, up to rounding.",
+        )
+        for horizon in dict.fromkeys(c.task.horizon for c in found)
     }
     documents = {
         "precision.md": _markdown(found),
@@ -249,9 +229,7 @@ def advice(found: Sequence[Comparison]) -> list[str]:
     by_chance = [c for c in compared if c.chance < _LEVEL]
     # Bonferroni: over all comparisons together, a policy without any difference is named with probability 5% at most.
     moved = [c for c in by_chance if c.chance < _LEVEL / len(compared)]
-    named = "; ".join(
-        f"{c.name}: {number(c.difference.mean)} {interval(c.difference)} of {number(c.regret.mean)}" for c in moved
-    )
+    named = "; ".join(f"{c.name}: {shared.mean_text(c.difference)} of {number(c.wide.summary.mean)}" for c in moved)
     verdict = (
         f"{len(moved)} also after correction for the number of comparisons ({named}): use float64 there"
         if moved
@@ -263,25 +241,23 @@ def advice(found: Sequence[Comparison]) -> list[str]:
     ]
     for policy in dict.fromkeys(c.policy for c in found):
         shares = []
-        for horizon in dict.fromkeys(c.horizon for c in found):
-            own = [c for c in found if (c.policy, c.horizon) == (policy, horizon)]
+        for horizon in dict.fromkeys(c.task.horizon for c in found):
+            own = [c for c in found if (c.policy, c.task.horizon) == (policy, horizon)]
             if own:
                 count, total = sum(c.agreeing for c in own), sum(c.first.size for c in own)
                 shares.append(f"{count} of {total} at T = {horizon:,}")
         parted = np.concatenate([c.first[c.first > 0] for c in found if c.policy == policy])
         when = f"; where they part, half do by pull {np.median(parted):,.0f}" if parted.size else ""
-        sentences.append(
-            f"{policy_label(policy)}, replications that play the same arms throughout: {', '.join(shares)}{when}."
-        )
+        sentences.append(f"{policy}, replications that play the same arms throughout: {', '.join(shares)}{when}.")
     sick = sum(c.unhealthy for c in found)
     sentences.append(f"Replications that met a non-finite number in either type: {sick}.")
     return sentences
 
 
 def _markdown(found: Sequence[Comparison]) -> str:
-    lines = ["# float32 against float64", ""]
+    seeds, lines = found[0].first.size, ["# float32 against float64", ""]
     lines += [
-        f"The same {_seeds(found)} seeds in both types. Agree: seeds whose arms agree over the whole run, with the",
+        f"The same {seeds} seeds in both types. Agree: seeds whose arms agree over the whole run, with the",
         "exact binomial 95% interval. First divergence: over the seeds that diverge. Equal pulls: pulls with the same",
         "arm, mean over seeds. Δ regret: float32 minus float64 at the horizon, seed by seed, with its 95% interval",
         "(Student t).",
@@ -298,16 +274,16 @@ def _markdown(found: Sequence[Comparison]) -> str:
 def _cells(c: Comparison) -> list[str]:
     low, high = share_interval(c.agreeing, c.first.size, method="clopper-pearson")
     return [
-        c.set_name,
-        f"{c.horizon:,}",
-        policy_label(c.policy),
-        f"×{c.radius_scale:g}",
+        c.task.place,
+        f"{c.task.horizon:,}",
+        c.policy,
+        f"×{c.wide.radius_scale:g}",
         f"{c.agreeing}/{c.first.size} [{low:.2f}, {high:.2f}]",
         _pull(c.quantile(0)),
         _pull(c.quantile(0.5)),
         f"{100 * float(np.mean(c.equal)):.1f}%",
-        number(c.regret.mean),
-        f"{number(c.difference.mean)} {interval(c.difference)}" if c.difference.has_band else number(c.difference.mean),
+        number(c.wide.summary.mean),
+        shared.mean_text(c.difference),
     ]
 
 
@@ -316,46 +292,36 @@ def _csv(found: Sequence[Comparison]) -> str:
     header = ["set", "horizon", "policy", "radius_scale", "seed", "first_divergence", "equal_pulls"]
     rows: list[list[object]] = []
     for c in found:
-        for seed in range(c.first.size):
-            values = (c.equal[seed], c.wide[seed], c.narrow[seed])
-            words = (int(word) for word in c.health[:, seed])
-            fixed = [c.set_name, c.horizon, c.policy, c.radius_scale, seed, int(c.first[seed])]
-            rows.append([*fixed, *(float(value) for value in values), *words])
+        fixed = [c.task.place, c.task.horizon, c.task.policy, c.wide.radius_scale]
+        numbers = (c.first, c.equal, c.wide.regret, c.narrow.regret, c.wide.health, c.narrow.health)
+        for seed, row in enumerate(zip(*(values.tolist() for values in numbers), strict=True)):
+            rows.append([*fixed, seed, *row])
     return csv_text([*header, "regret_float64", "regret_float32", "health_float64", "health_float32"], rows)
 
 
-def _figure(found: Sequence[Comparison], horizon: int) -> Figure:
-    """The share of seeds that still agree, against the pull."""
-    scales = sorted({c.radius_scale for c in found}, reverse=True)
-    rows = []
-    for scale in scales:
-        charts = []
-        for set_name in dict.fromkeys(c.set_name for c in found):
-            own = [c for c in found if (c.set_name, c.radius_scale) == (set_name, scale)]
-            series = [
-                Series(policy_label(c.policy), COLORS[c.policy], *_survival(c.first, horizon), marker="") for c in own
-            ]
-            title = f"{set_name}, radius_scale ×{scale:g}"
-            charts.append(Chart(title, "pulls", "seeds still in agreement", series, (True, False), (-0.03, 1.05)))
-        rows.append(charts)
-    return chart_figure(
-        rows,
-        title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
-        note=f"{_seeds(found)} seeds; both runs of a seed meet the same noise, up to rounding.",
-    )
+def _charts(found: Sequence[Comparison], horizon: int) -> list[list[Chart]]:
+    """The share of seeds that still agree, against the pull; a row for each scale, a column for each set."""
+
+    def chart(set_name: str, scale: float) -> Chart:
+        series = [
+            Series(c.policy, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
+            for c in found
+            if (c.task.place, c.wide.radius_scale, c.task.horizon) == (set_name, scale, horizon)
+        ]
+        title = f"{set_name}, radius_scale ×{scale:g}"
+        return Chart(title, "pulls", "seeds still in agreement", series, (True, False), (-0.03, 1.05))
+
+    sets = dict.fromkeys(c.task.place for c in found if c.task.horizon == horizon)
+    return [[chart(set_name, scale) for set_name in sets] for scale in SCALES]
 
 
 def _survival(first: NDArray[np.int64], horizon: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """A step function from 1: pulls and shares."""
     times = np.sort(np.where(first > 0, first, np.iinfo(np.int64).max))
-    at = np.unique(np.concatenate([[1], np.repeat(times[times <= horizon], 1), [horizon]])).astype(np.float64)
+    at = np.unique(np.concatenate([[1], times[times <= horizon], [horizon]])).astype(np.float64)
     after = np.array([(times > t).mean() for t in at])
     before = np.array([(times >= t).mean() for t in at])
     return np.repeat(at, 2), np.stack([before, after], axis=1).reshape(-1)
-
-
-def _seeds(found: Sequence[Comparison]) -> int:
-    return found[0].first.size
 
 
 def _pull(value: float) -> str:

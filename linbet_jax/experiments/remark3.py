@@ -11,15 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax.experiments import measure, shared
 from linbet_jax.experiments.driver import Found, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
-from linbet_jax.regret import Summary, paired_difference
-from linbet_jax.tables import aligned_table, csv_text, interval, latex_table, markdown_table, number
+from linbet_jax.regret import Summary
+from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number
 
 __all__ = ["plan"]
 
@@ -60,22 +59,16 @@ def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Pla
 
     def show(found: Mapping[str, Found]) -> Outputs:
         seconds = measure.times(found, tasks, ROUNDS)
-        measured = [
-            Measured(
-                task.place,
-                task.options.get("epochs", PRUNED),
-                task.samples(found[title]),
-                seconds[:, place] / task.pulls,
-                measure.state_bytes(task),
-            )
-            for place, (title, task) in enumerate(tasks.items())
-        ]
-        return _outputs(Report(measured, horizon, seeds, dtype))
+        sets: dict[str, list[Measured]] = {}
+        for place, (title, task) in enumerate(tasks.items()):
+            own = (task.samples(found[title]), seconds[:, place] / task.pulls, measure.state_bytes(task))
+            sets.setdefault(task.place, []).append(Measured(task, *own))
+        return _outputs(sets)
 
     return Plan("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)
 
 
-# From numbers to a report --------------------------------------------------------------------------------------------
+# From numbers to tables and figures ----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,86 +76,70 @@ class Measured:
     """TOFU with one number of re-truncations on one set.
 
     Attributes:
-        set_name: data set.
-        count: M, or `PRUNED`.
+        task: what was played.
         samples: one for each scale.
         seconds: [rounds] CPU time of a seed-pull.
         bytes: of a replication's state.
     """
 
-    set_name: str
-    count: int
+    task: Task
     samples: Sequence[Sample]
     seconds: NDArray[np.float64]
     bytes: int
+
+    @property
+    def count(self) -> int:
+        """M, or `PRUNED`."""
+        return int(self.task.options.get("epochs", PRUNED))
+
+    @property
+    def name(self) -> str:
+        """As tables write it."""
+        names = {PRUNED: "pruned", self.task.horizon: "M = T"}
+        return names.get(self.count, f"M = {self.count:,}")
 
     @property
     def best(self) -> float:
         """The smallest CPU time of a seed-pull, in microseconds."""
         return 1e6 * float(self.seconds.min())
 
-    def name(self, horizon: int) -> str:
-        """As tables write it."""
-        return "pruned" if self.count == PRUNED else "M = T" if self.count == horizon else f"M = {self.count:,}"
+    def differences(self, pruned: Measured) -> list[Summary]:
+        """For each scale, final regret minus the pruned form's, seed by seed."""
+        return [own.minus(other) for own, other in zip(self.samples, pruned.samples, strict=True)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """Everything the outputs say."""
-
-    measured: Sequence[Measured]
-    horizon: int
-    seeds: int
-    dtype: str
-
-    @property
-    def unhealthy(self) -> int:
-        """Replications that met something non-finite."""
-        return shared.unhealthy_seeds(sample.health for one in self.measured for sample in one.samples)
-
-    @property
-    def sets(self) -> list[str]:
-        """Data sets, in order."""
-        return list(dict.fromkeys(one.set_name for one in self.measured))
-
-    @property
-    def heading(self) -> str:
-        """What was run."""
-        return f"TOFU by epochs, T = {self.horizon:,}, {self.seeds} seeds, {self.dtype}"
-
-    def of(self, set_name: str) -> tuple[Measured, list[Measured]]:
-        """The pruned form and the forms by epochs, M increasing."""
-        own = [one for one in self.measured if one.set_name == set_name]
-        by_epochs = sorted((one for one in own if one.count != PRUNED), key=lambda one: one.count)
-        return next(one for one in own if one.count == PRUNED), by_epochs
-
-    def difference(self, one: Measured, scale: int) -> Summary:
-        """Final regret minus the pruned form's, seed by seed."""
-        own, pruned = one.samples[scale], self.of(one.set_name)[0].samples[scale]
-        return paired_difference(own.regret, pruned.regret, own.health, pruned.health)
+Sets = Mapping[str, Sequence[Measured]]  # of every set the pruned form, then the forms by epochs, M increasing
 
 
-# From a report to tables and figures ---------------------------------------------------------------------------------
+def _unhealthy(sets: Sets) -> int:
+    """Replications that met something non-finite."""
+    return sum(sample.unhealthy for own in sets.values() for one in own for sample in one.samples)
 
 
-def _outputs(report: Report) -> Outputs:
-    header, rows = _table(report)
-    said = findings(report)
-    caption = f"TOFU with M re-truncations. {report.heading}."
+def _outputs(sets: Sets) -> Outputs:
+    task = next(iter(sets.values()))[0].task
+    setting = f"T = {task.horizon:,}, {task.seeds} seeds"
+    heading = f"TOFU by epochs, {setting}, {task.dtype}"
+    (header, rows), said = _table(sets), findings(sets)
+    caption = f"TOFU with M re-truncations. {heading}."
     documents = {
-        "remark3.md": _markdown(report),
+        "remark3.md": _markdown(sets, heading),
         "remark3.tex": latex_table(header, rows, caption=caption, label="table:remark3"),
-        "remark3.csv": _csv(report),
+        "remark3.csv": _csv(sets),
     }
-    text = "\n".join([report.heading, aligned_table(header, rows, left=2), "", *said])
-    return Outputs(text, {"remark3": _figure(report)}, documents, report.unhealthy, sections={"findings": said})
+    text = "\n".join([heading, aligned_table(header, rows, left=2), "", *said])
+    figure = chart_figure(
+        _charts(sets),
+        title=f"Remark 3: TOFU with M re-truncations, {setting}",
+        note="Bars: 95% interval of the mean (Student t). Dashed: the pruned form, which plays the arms of M = T.",
+    )
+    return Outputs(text, {"remark3": figure}, documents, _unhealthy(sets), sections={"findings": said})
 
 
-def findings(report: Report) -> list[str]:
+def findings(sets: Sets) -> list[str]:
     """What M buys, in sentences."""
     sentences = []
-    for set_name in report.sets:
-        pruned, by_epochs = report.of(set_name)
+    for set_name, (pruned, *by_epochs) in sets.items():
         quickest = min(by_epochs, key=lambda one: one.best)
         ratio = pruned.best / quickest.best
         # Single rounds of one program differ by several per cent: less than a tenth is no saving.
@@ -173,98 +150,87 @@ def findings(report: Report) -> list[str]:
         )
         every = by_epochs[-1]
         sentences.append(
-            f"{set_name}, time: {quickest.name(report.horizon)} is the quickest at {quickest.best:.3g} µs a pull and "
-            f"{saved} ({pruned.best:.3g} µs); {every.name(report.horizon)} takes {every.best:.3g} µs. Its state is "
+            f"{set_name}, time: {quickest.name} is the quickest at {quickest.best:.3g} µs a pull and "
+            f"{saved} ({pruned.best:.3g} µs); {every.name} takes {every.best:.3g} µs. Its state is "
             f"{quickest.bytes / pruned.bytes:.2g} times as large and grows with T; the pruned form's with log T."
         )
         for index, scale in enumerate(SCALES):
             apart = []
             for one in by_epochs:
-                difference = report.difference(one, index)
+                difference = one.differences(pruned)[index]
                 if difference.has_band and (float(difference.low) > 0 or float(difference.high) < 0):
-                    apart.append(f"{one.name(report.horizon)}: {number(difference.mean)} {interval(difference)}")
+                    apart.append(f"{one.name}: {shared.mean_text(difference)}")
             what = "; ".join(apart) if apart else "none"
             sentences.append(
                 f"{set_name}, regret at ×{scale:g}: of {len(by_epochs)} M, those whose 95% interval of the difference "
                 f"to the pruned form leaves out 0 ({0.05 * len(by_epochs):.1g} expected by chance): {what}."
             )
-    sentences.append(f"Replications that met a non-finite number: {report.unhealthy}.")
+    sentences.append(f"Replications that met a non-finite number: {_unhealthy(sets)}.")
     return sentences
 
 
-def _markdown(report: Report) -> str:
-    header, rows = _table(report)
-    lines = ["# Remark 3: TOFU with M re-truncations", "", f"{report.heading}.", ""]
+def _markdown(sets: Sets, heading: str) -> str:
+    rounds = next(iter(sets.values()))[0].seconds.size
+    lines = ["# Remark 3: TOFU with M re-truncations", "", f"{heading}.", ""]
     lines += [
         "The history is re-truncated at M geometrically spaced pulls; between them a payoff is tested once, when it",
         "arrives. Δ: final regret minus the pruned form's, seed by seed, with its 95% interval (Student t). Time: the",
-        f"smallest of {report.measured[0].seconds.size} interleaved measurements of the CPU time of the whole run,",
+        f"smallest of {rounds} interleaved measurements of the CPU time of the whole run,",
         "compiling apart.",
         "",
     ]
-    lines += [*markdown_table(header, rows), "## What it saves", "", *(f"- {line}" for line in findings(report)), ""]
+    lines += [*markdown_table(*_table(sets)), "## What it saves", "", *(f"- {line}" for line in findings(sets)), ""]
     return "\n".join(lines)
 
 
-def _table(report: Report) -> tuple[list[str], list[list[str]]]:
+def _table(sets: Sets) -> tuple[list[str], list[list[str]]]:
     header = ["set", "form"]
     for scale in SCALES:
         header += [f"regret ×{scale:g}", "Δ to pruned"]
     header += ["CPU µs a pull", "of pruned", "state bytes"]
     rows = []
-    for set_name in report.sets:
-        pruned, by_epochs = report.of(set_name)
+    for set_name, (pruned, *by_epochs) in sets.items():
         for one in (pruned, *by_epochs):
-            row = [set_name, one.name(report.horizon)]
-            for index in range(len(SCALES)):
-                row.append(number(one.samples[index].summary.mean))
-                difference = report.difference(one, index)
-                row.append("–" if one is pruned else f"{number(difference.mean)} {interval(difference)}")
+            row = [set_name, one.name]
+            for sample, difference in zip(one.samples, one.differences(pruned), strict=True):
+                row += [number(sample.summary.mean), "–" if one is pruned else shared.mean_text(difference)]
             rows.append([*row, f"{one.best:.3g}", f"{one.best / pruned.best:.2f}", f"{one.bytes:,}"])
     return header, rows
 
 
-def _csv(report: Report) -> str:
+def _csv(sets: Sets) -> str:
     columns = ("mean", "low", "high")
     header = ["set", "M", "horizon", "radius_scale", "seeds", "unhealthy"]
     header += [f"{what}_{column}" for what in ("regret", "difference") for column in columns]
     rows: list[list[object]] = []
-    for one in report.measured:
-        for index, scale in enumerate(SCALES):
-            regret, difference = one.samples[index].summary, report.difference(one, index)
+    for pruned, one in ((own[0], one) for own in sets.values() for one in own):
+        for sample, difference in zip(one.samples, one.differences(pruned), strict=True):
+            regret, count = sample.summary, "pruned" if one is pruned else one.count
             numbers = [float(getattr(s, column)) for s in (regret, difference) for column in columns]
-            count: int | str = "pruned" if one.count == PRUNED else one.count
-            fixed = [one.set_name, count, report.horizon, scale, regret.n, regret.unhealthy]
+            fixed = [one.task.place, count, one.task.horizon, sample.radius_scale, regret.n, regret.unhealthy]
             rows.append([*fixed, *numbers, one.best, 1e6 * float(one.seconds.max()), one.bytes])
     return csv_text([*header, "cpu_microseconds_least", "cpu_microseconds_most", "state_bytes"], rows)
 
 
-def _figure(report: Report) -> Figure:
+def _charts(sets: Sets) -> list[list[Chart]]:
     """Regret and time against M, the pruned form as a level line."""
     rows = []
-    for set_name in report.sets:
-        pruned, by_epochs = report.of(set_name)
+    for set_name, (pruned, *by_epochs) in sets.items():
         counts = [one.count for one in by_epochs]
-        ends = [counts[0], counts[-1]]
+
+        def level(value: float, counts: Sequence[int] = counts) -> Series:
+            return Series("pruned", COLORS["menu"], [counts[0], counts[-1]], [value] * 2, line="--", marker="")
+
         charts = []
         for index, scale in enumerate(SCALES):
-            level = float(pruned.samples[index].summary.mean)
+            summaries = [one.samples[index].summary for one in by_epochs]
             series = [
-                shared.mean_series(
-                    "by epochs", COLORS["tofu"], counts, [one.samples[index].summary for one in by_epochs]
-                ),
-                Series("pruned", COLORS["menu"], ends, [level] * 2, line="--", marker=""),
+                shared.mean_series("by epochs", COLORS["tofu"], counts, summaries),
+                level(float(pruned.samples[index].summary.mean)),
             ]
             title = f"{set_name}, radius_scale ×{scale:g}"
             charts.append(Chart(title, "M (re-truncations)", "mean final regret", series, (True, False)))
-        time = [
-            Series("by epochs", COLORS["tofu"], counts, [one.best for one in by_epochs]),
-            Series("pruned", COLORS["menu"], ends, [pruned.best] * 2, line="--", marker=""),
-        ]
+        time = [Series("by epochs", COLORS["tofu"], counts, [one.best for one in by_epochs]), level(pruned.best)]
         charts.append(Chart(f"{set_name}, time", "M (re-truncations)", "CPU µs a pull", time))
         rows.append(charts)
-    return chart_figure(
-        rows,
-        title=f"Remark 3: TOFU with M re-truncations, T = {report.horizon:,}, {report.seeds} seeds",
-        note="Bars: 95% interval of the mean (Student t). Dashed: the pruned form, which plays the arms of M = T.",
-    )
+    return rows

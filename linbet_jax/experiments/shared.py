@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,15 +16,31 @@ from linbet_jax.bandit import LinearBandit
 from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Cost, Found, Progress, long_form
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Found, Progress, long_form
 from linbet_jax.intervals import Estimate
 from linbet_jax.plotting import Series, policy_label
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
-from linbet_jax.regret import Summary, exponent_interval, summarize
+from linbet_jax.regret import Summary, exponent_interval, paired_difference, summarize
 from linbet_jax.simulator import Result, simulate_grid
+from linbet_jax.tables import interval, number
+from linbet_jax.tuning import TuningCurve, tune
 
-__all__ = ["CODE", "Sample", "Task", "exponent", "mean_series", "notes_section", "unhealthy_line", "unhealthy_seeds"]
+__all__ = [
+    "CODE",
+    "Report",
+    "Sample",
+    "Task",
+    "exponent",
+    "mean_series",
+    "mean_text",
+    "notes_section",
+    "unhealthy_line",
+]
+
+MOMENTS = {"menu": "central_moment_bound", "mom": "central_moment_bound"} | dict.fromkeys(
+    ("tofu", "crt"), "raw_moment_bound"
+)  # what the heavy-tailed policies are told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +88,12 @@ class Task:
         return f"{self.place}/{self.policy}"
 
     @property
+    def setting(self) -> str:
+        """Seeds and constants, for headings."""
+        seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}"
+        return f"{seeds}, λ = {self.ridge:g}, δ = {self.delta:g}"
+
+    @property
     def own(self) -> dict[str, Any]:
         """JSON-like, everything that decides its numbers beside versions, code and device."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "bandit"}
@@ -84,16 +106,11 @@ class Task:
 
     @property
     def core_seconds(self) -> float:
-        """Estimate of the CPU time, without compiling."""
+        """Estimate of the CPU time, without tracing and compiling, which takes `COMPILE_SECONDS` a program."""
         dim = self.bandit.dim
         passes = self.horizon if self.options.get("method") == "full" else self.options.get("epochs", 0)
         each = pull_microseconds(self.policy, num_arms=self.bandit.num_arms, dim=dim)
         return 1e-6 * self.pulls * (each + PASS_MICROSECONDS * dim**2 * passes)
-
-    @property
-    def cost(self) -> Cost:
-        """Of one cell; tracing and compiling one program is in it."""
-        return Cost(1, self.pulls, COMPILE_SECONDS + self.core_seconds)
 
     def made(self) -> tuple[Policy, list[Any]]:
         """The policy, and its parameters for each scale.
@@ -111,7 +128,23 @@ class Task:
 
     def cell(self) -> Cell:
         """Its piece of work."""
-        return Cell(self.title, self.own, self.cost, self.compute)
+        return Cell(self.title, self.own, self.pulls, COMPILE_SECONDS + self.core_seconds, self.compute)
+
+    def tuned(self, seeds: int, progress: Progress, **more: Any) -> TuningCurve:
+        """The task's scales on so many tuning seeds, which `play` never meets; `more` is passed on to `tune`."""
+        policy, [params, *_] = self.made()
+        [curve] = tune(
+            {self.policy: lambda _: (policy, params)},
+            {self.place: self.bandit},
+            self.scales,
+            horizon=self.horizon,
+            key=jax.random.key(self.key),
+            num_seeds=seeds,
+            dtype=np.dtype(self.dtype),
+            progress=progress.of(self.horizon),
+            **more,
+        )
+        return curve
 
     def play(self, progress: Progress, **more: Any) -> list[Result]:
         """All scales as one batch, recorded at the horizon; `more` is passed on to `simulate_grid`."""
@@ -128,7 +161,7 @@ class Task:
         """One for each scale, from what `compute` found."""
         shape = (len(self.scales), self.seeds)
         regret, health = (found.columns[name].reshape(shape) for name in ("regret", "health"))
-        return [Sample(self.policy, *each) for each in zip(self.scales, regret, health, strict=True)]
+        return [Sample(self, *each) for each in zip(self.scales, regret, health, strict=True)]
 
 
 def play(
@@ -139,6 +172,13 @@ def play(
     return simulate_grid(
         policy, grid, task.bandit, key=jax.random.key(task.key), dtype=np.dtype(task.dtype), progress=progress, **known
     )
+
+
+def two_stages(tuning: Mapping[str, NDArray[Any]], evaluation: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Both tables as one, with a column `tuning` that is 1 or 0."""
+    rows = [next(iter(table.values())).size for table in (tuning, evaluation)]
+    both = {name: np.concatenate([tuning[name], evaluation[name]]) for name in tuning}
+    return {"tuning": np.repeat([1, 0], rows), **both}
 
 
 def finals(results: Sequence[Result]) -> dict[str, NDArray[Any]]:
@@ -154,14 +194,14 @@ def notes_of(results: Sequence[Result]) -> list[str]:
     return sorted({note for result in results for note in result.notes})
 
 
-CODE = (Task, play, finals, notes_of)  # what computes, for a plan's `code`
+CODE = (Task, play, two_stages, finals, notes_of)  # what computes, for a plan's `code`
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One policy with one scale: final regret and health words `[S]`."""
+    """What a task gave with one of its scales: final regret and health words `[S]`."""
 
-    policy: str
+    task: Task
     radius_scale: float
     regret: NDArray[np.float64]
     health: NDArray[np.int64]
@@ -174,15 +214,46 @@ class Sample:
     @property
     def label(self) -> str:
         """Policy and scale."""
-        return policy_label(self.policy, self.radius_scale)
+        return policy_label(self.task.policy, self.radius_scale)
+
+    @property
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite."""
+        return int(np.count_nonzero(self.health))
+
+    def minus(self, other: Sample) -> Summary:
+        """The difference of final regret, seed by seed on the same noise."""
+        return paired_difference(self.regret, other.regret, self.health, other.health)
 
 
-def exponent(horizons: ArrayLike, samples: Sequence[Sample]) -> Estimate:
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Everything that the outputs say.
+
+    Attributes:
+        runs: samples, or what else has a task and a number of unhealthy replications.
+        notes: sentences that must travel with the numbers.
+    """
+
+    runs: Sequence[Any]
+    notes: Sequence[str]
+
+    @property
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite."""
+        return sum(run.unhealthy for run in self.runs)
+
+    @property
+    def setting(self) -> str:
+        """Seeds and constants."""
+        return str(self.runs[0].task.setting)
+
+
+def exponent(samples: Sequence[Sample]) -> Estimate:
     """Slope of the log mean regret on the log horizon, with a percentile bootstrap interval over seeds.
 
     Args:
-        horizons: `[H]`, two different ones at least.
-        samples: `[H]`, of the same seeds; one that is unhealthy at any horizon is left out.
+        samples: of the same seeds at two different horizons at least; a seed that is unhealthy at any is left out.
 
     Returns:
         The exponent; NaN where it does not exist: no seed is healthy, or a mean of 0 has no logarithm.
@@ -193,7 +264,7 @@ def exponent(horizons: ArrayLike, samples: Sequence[Sample]) -> Estimate:
     if kept.shape[0] == 0 or np.any(kept.mean(axis=0) <= 0):
         none = np.asarray(np.nan)
         return Estimate(none, none, none, none, kept.shape[0], seeds, seeds - kept.shape[0], 0.95, "percentile")
-    return exponent_interval(horizons, values, ill)
+    return exponent_interval([sample.task.horizon for sample in samples], values, ill)
 
 
 def mean_series(
@@ -215,9 +286,9 @@ def mean_series(
     return Series(label, color, x, mean, **style)
 
 
-def unhealthy_seeds(health: Iterable[NDArray[np.int64]]) -> int:
-    """How many health words are not 0."""
-    return sum(int(np.count_nonzero(words)) for words in health)
+def mean_text(summary: Summary) -> str:
+    """A mean with its interval, where there is one."""
+    return f"{number(summary.mean)} {interval(summary)}" if summary.has_band else number(summary.mean)
 
 
 def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:

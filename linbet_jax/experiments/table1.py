@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from linbet_jax import provenance
 from linbet_jax.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
 from linbet_jax.results import RunFolder, write_text
 
-__all__ = ["Row", "data_set_names", "rows", "text", "write"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One data set; `paper_b`, `paper_c` are None where the paper has no such number.
-
-    Attributes:
-        name: S1 to S4.
-        num_arms: K.
-        dim: d.
-        law: of a payoff given its mean.
-        epsilon: moments are of order 1 + epsilon.
-        b: largest raw moment over the arms.
-        c: largest central moment over the arms.
-        best_mean: the best arm's mean payoff.
-        paper_b: the paper's b.
-        paper_c: the paper's c.
-        paper_best_mean: the paper's best mean.
-        instance: hash of the instance.
-    """
-
-    name: str
-    num_arms: int
-    dim: int
-    law: str
-    epsilon: float
-    b: float
-    c: float
-    best_mean: float
-    paper_b: float | None
-    paper_c: float | None
-    paper_best_mean: float
-    instance: str
+__all__ = ["data_set_names", "rows", "text", "write"]
 
 
 def data_set_names(asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -61,8 +27,11 @@ def data_set_names(asked: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(known[name.lower()] for name in asked)) if asked else tuple(DATASETS)
 
 
-def rows(sets: Sequence[str] | None = None) -> list[Row]:
+def rows(sets: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The table's rows, all data sets unless some are named.
+
+    Each holds name, K, d, law and epsilon of a set; b and c, the largest raw and central moments over the arms, and the
+    best arm's mean payoff; the same three as the paper prints them, None where it does not; the hash of the instance.
 
     Raises:
         InputError: an unknown data set.
@@ -71,40 +40,33 @@ def rows(sets: Sequence[str] | None = None) -> list[Row]:
     for name in data_set_names(sets):
         spec, bandit = DATASETS[name], dataset(name)
         found.append(
-            Row(
-                name=name,
-                num_arms=bandit.num_arms,
-                dim=bandit.dim,
-                law=bandit.noise.name,
-                epsilon=bandit.epsilon,
-                b=bandit.raw_moment_bound,
-                c=bandit.central_moment_bound,
-                best_mean=math.nan if bandit.best_mean is None else bandit.best_mean,
-                paper_b=spec.paper_b,
-                paper_c=spec.paper_c,
-                paper_best_mean=spec.best_mean,
-                instance=provenance.instance_digest(bandit),
-            )
+            {
+                "name": name,
+                "num_arms": bandit.num_arms,
+                "dim": bandit.dim,
+                "law": bandit.noise.name,
+                "epsilon": bandit.epsilon,
+                "b": bandit.raw_moment_bound,
+                "c": bandit.central_moment_bound,
+                "best_mean": bandit.best_mean,
+                "paper_b": spec.paper_b,
+                "paper_c": spec.paper_c,
+                "paper_best_mean": spec.best_mean,
+                "instance": provenance.instance_digest(bandit),
+            }
         )
     return found
 
 
-def text(table: Sequence[Row]) -> str:
+def text(table: Sequence[Mapping[str, Any]]) -> str:
     """The table in aligned columns; every computed number with the paper's in brackets."""
     header = ("set", "K", "d", "law", "ε", "b (paper)", "c (paper)", "best mean (paper)")
-    body = [
-        (
-            row.name,
-            str(row.num_arms),
-            str(row.dim),
-            row.law,
-            f"{row.epsilon:g}",
-            f"{row.b:.2f} ({_or_dash(row.paper_b)})",
-            f"{row.c:.2f} ({_or_dash(row.paper_c)})",
-            f"{row.best_mean:.2f} ({row.paper_best_mean:.2f})",
-        )
-        for row in table
-    ]
+    body = []
+    for row in table:
+        both = [(row[name], row[f"paper_{name}"]) for name in ("b", "c", "best_mean")]
+        cells = [f"{value:.2f} ({'–' if paper is None else f'{paper:.2f}'})" for value, paper in both]
+        fixed = [row["name"], str(row["num_arms"]), str(row["dim"]), row["law"], f"{row['epsilon']:g}"]
+        body.append([*fixed, *cells])
     widths = [max(len(line[i]) for line in (header, *body)) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
@@ -125,18 +87,14 @@ def text(table: Sequence[Row]) -> str:
     )
 
 
-def write(table: Sequence[Row], out: Path) -> tuple[Path, ...]:
+def write(table: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, ...]:
     """Writes the table and a manifest into a folder of its own.
 
     Raises:
         InputError: the folder holds something else.
     """
-    config = {"experiment": "table1", "rows": [dataclasses.asdict(row) for row in table]}
+    config = {"experiment": "table1", "rows": list(table)}
     with RunFolder(out, config) as folder:
         write_text(folder.file("table1.txt"), text(table) + "\n")
         folder.update_manifest(status="finished", environment=provenance.environment("host"))
         return folder.file("table1.txt"), folder.file("manifest.json")
-
-
-def _or_dash(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"

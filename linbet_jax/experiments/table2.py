@@ -9,12 +9,12 @@ Complexity: CPU time of the whole run, compiling apart. Storage: bytes of the st
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax import theory
@@ -24,7 +24,7 @@ from linbet_jax.experiments.driver import Found, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.intervals import Estimate
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
-from linbet_jax.regret import Summary, fitted_exponent
+from linbet_jax.regret import fitted_exponent
 from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 
 __all__ = ["plan"]
@@ -141,21 +141,22 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Plan:
 # From numbers to a report --------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Growth:
-    """How the regret of a variant grows on one set with one scale."""
+class Growth(NamedTuple):
+    """How the regret of a variant grows on one set with one scale: samples by increasing T, and the exponent."""
 
-    set_name: str
-    variant: str
-    scale: float
-    horizons: tuple[int, ...]
-    summaries: tuple[Summary, ...]
+    samples: Sequence[Sample]
     fitted: Estimate
+
+    @property
+    def horizons(self) -> list[int]:
+        """T of the samples."""
+        return [sample.task.horizon for sample in self.samples]
 
     @property
     def promised(self) -> float:
         """The exponent of the paper's bound."""
-        return float(theory.regret_exponent(self.variant.split()[0], DATASETS[self.set_name].epsilon))
+        task = self.samples[0].task
+        return float(theory.regret_exponent(task.policy, task.bandit.epsilon))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,53 +165,69 @@ class Timing:
 
     Attributes:
         horizons: [H], all that were timed.
-        seconds: [rounds, H] of one replication.
-        fitted: exponent of the smallest times, over the horizons that enter the fit.
-        ends: smallest and largest exponent of a single round.
-        last: exponent between the two longest horizons.
+        seconds: [rounds, H] of one replication; the smallest of the rounds counts.
+        time_from: the smallest T that enters the fits.
     """
 
-    horizons: tuple[int, ...]
+    horizons: Sequence[int]
     seconds: NDArray[np.float64]
-    fitted: float
-    ends: tuple[float, float]
-    last: float
+    time_from: int
 
+    @property
+    def best(self) -> NDArray[np.float64]:
+        """[H] the smallest times."""
+        return self.seconds.min(axis=0)
 
-@dataclasses.dataclass(frozen=True)
-class Storage:
-    """Bytes [H] of a replication's state at horizons [H], and their fitted exponent."""
+    @property
+    def fitted(self) -> tuple[float, float, float]:
+        """Exponent of the smallest times, and the smallest and the largest one of a single round."""
+        t = np.array(self.horizons)
+        used = t >= self.time_from
+        best, *each = (fitted_exponent(t[used], times[used]) for times in (self.best, *self.seconds))
+        return best, min(each), max(each)
 
-    horizons: tuple[int, ...]
-    bytes: tuple[int, ...]
-    fitted: float
+    @property
+    def last(self) -> float:
+        """Exponent between the two longest horizons."""
+        return fitted_exponent(self.horizons[-2:], self.best[-2:])
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Everything the outputs say."""
+    """Everything the outputs say.
 
-    growths: Sequence[Growth]
+    Attributes:
+        growths: by set, variant and scale, those that were run.
+        timings: by variant.
+        bytes: of a replication's state at the horizons of `STORAGE`, by variant.
+        seeds: replications.
+        dtype: for the headings.
+    """
+
+    growths: Mapping[tuple[str, str, float], Growth]
     timings: Mapping[str, Timing]
-    storages: Mapping[str, Storage]
+    bytes: Mapping[str, Sequence[int]]
     seeds: int
     dtype: str
-    unhealthy: int
 
     @property
     def sets(self) -> list[str]:
         """Data sets, in order."""
-        return list(dict.fromkeys(g.set_name for g in self.growths))
+        return list(dict.fromkeys(set_name for set_name, *_ in self.growths))
 
     @property
-    def scales(self) -> list[float]:
-        """Radius scales, in order."""
-        return list(dict.fromkeys(g.scale for g in self.growths))
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite."""
+        return sum(sample.unhealthy for growth in self.growths.values() for sample in growth.samples)
 
-    def growth(self, set_name: str, variant: str, scale: float) -> Growth | None:
-        """One by name; None where it was not run."""
-        asked = (set_name, variant, scale)
-        return next((g for g in self.growths if (g.set_name, g.variant, g.scale) == asked), None)
+    @property
+    def heading(self) -> str:
+        """What was run."""
+        return f"Exponents of T, {self.seeds} seeds, {self.dtype}"
+
+    def storage_exponent(self, variant: str) -> float:
+        """How the state grows."""
+        return fitted_exponent(STORAGE, self.bytes[variant])
 
 
 def report_of(
@@ -220,7 +237,7 @@ def report_of(
     seeds: int,
     dtype: str,
 ) -> Report:
-    """Fits every exponent.
+    """Fits every exponent of the regret.
 
     Args:
         samples: one for each scale, by `set/variant/T=horizon`, horizons increasing.
@@ -229,38 +246,18 @@ def report_of(
         seeds: replications.
         dtype: for the headings.
     """
-    groups: dict[tuple[str, str], dict[int, str]] = {}  # titles by horizon
+    groups: dict[tuple[str, str], list[str]] = {}
     for title in samples:
-        set_name, variant, horizon = title.split("/")
-        groups.setdefault((set_name, variant), {})[int(horizon.removeprefix("T="))] = title
-    growths, timings = [], {}
+        set_name, variant, _ = title.split("/")
+        groups.setdefault((set_name, variant), []).append(title)
+    growths, timings = {}, {}
     for (set_name, variant), titles in groups.items():
-        ran = tuple(titles)
-        for own in zip(*(samples[title] for title in titles.values()), strict=True):
-            summaries = tuple(sample.summary for sample in own)
-            growths.append(Growth(set_name, variant, own[0].radius_scale, ran, summaries, shared.exponent(ran, own)))
+        for own in zip(*(samples[title] for title in titles), strict=True):
+            growths[set_name, variant, own[0].radius_scale] = growth = Growth(own, shared.exponent(own))
         if set_name == TIMED_ON:
-            seconds = np.stack([cpu[title] for title in titles.values()], axis=1)
-            timings[variant] = _timing(ran, seconds, VARIANTS[variant].time_from)
-    storages = {
-        name: Storage(STORAGE, tuple(sizes), fitted_exponent(STORAGE, sizes)) for name, sizes in storage.items()
-    }
-    sick = shared.unhealthy_seeds(sample.health for own in samples.values() for sample in own)
-    return Report(growths, timings, storages, seeds, dtype, sick)
-
-
-def _timing(horizons: tuple[int, ...], seconds: NDArray[np.float64], time_from: int) -> Timing:
-    t = np.array(horizons)
-    used = t >= time_from
-    best = seconds.min(axis=0)
-    each = [fitted_exponent(t[used], turn[used]) for turn in seconds]
-    return Timing(
-        horizons,
-        seconds,
-        fitted_exponent(t[used], best[used]),
-        (min(each), max(each)),
-        fitted_exponent(t[-2:], best[-2:]),
-    )
+            seconds = np.stack([cpu[title] for title in titles], axis=1)
+            timings[variant] = Timing(growth.horizons, seconds, VARIANTS[variant].time_from)
+    return Report(growths, timings, storage, seeds, dtype)
 
 
 # From a report to tables and figures ---------------------------------------------------------------------------------
@@ -272,22 +269,35 @@ def _outputs(found: Report) -> Outputs:
         "regret": "Regret: exponents of the bounds and measured ones",
         "cost": "Complexity and storage: the paper's and measured",
     }
-    text, latex = [_heading(found)], []
+    figures = {
+        "table2_regret": chart_figure(
+            _regret_charts(found),
+            title=f"Regret against T: fitted exponent (the bound's), {found.seeds} seeds",
+            note="Bars: 95% interval of the mean (Student t). The bounds' exponents are of the worst instance for each "
+            "T.",
+        ),
+        "table2_cost": chart_figure(
+            _cost_charts(found),
+            title="Complexity and storage: fitted exponents of T",
+            note="Time: the smallest of the interleaved measurements, bars up to the largest; compiling apart.",
+        ),
+    }
+    text, latex = [found.heading], []
     for name, (header, rows) in tables.items():
         plain = [[cell.replace("$", "").replace(r"T\log", "T log").replace("\\", "") for cell in row] for row in rows]
         text += [aligned_table(header, plain), ""]
-        caption = f"{captions[name]}. {_heading(found)}."
+        caption = f"{captions[name]}. {found.heading}."
         latex.append(latex_table(header, rows, caption=caption, label=f"table:{name}"))
     return Outputs(
         "\n".join([*text, *_explained(found)]),
-        {"table2_regret": _regret_figure(found), "table2_cost": _cost_figure(found)},
+        figures,
         {"table2.md": _markdown(found), "table2.tex": "\n".join(latex), "table2.csv": _csv(found)},
         found.unhealthy,
     )
 
 
 def _markdown(found: Report) -> str:
-    lines = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{_heading(found)}.", ""]
+    lines = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{found.heading}.", ""]
     lines += [*markdown_table(*_regret_table(found)), *markdown_table(*_cost_table(found))]
     lines += [*(f"- {line}" for line in _explained(found)), "", "## Mean final regret", ""]
     labels = [variant.label for variant in VARIANTS.values()]
@@ -297,26 +307,19 @@ def _markdown(found: Report) -> str:
     return "\n".join(lines)
 
 
-def _heading(found: Report) -> str:
-    return f"Exponents of T, {found.seeds} seeds, {found.dtype}"
-
-
 def _regret_table(found: Report) -> tuple[list[str], list[list[str]]]:
     """One row per variant: per set the bound's exponent and one measured per scale."""
-    header = ["regret", *(f"{name}, {what}" for name in found.sets for what in ("bound", *_measured(found)))]
+    columns = ["bound", *(f"measured ×{scale:g}" for scale in SCALES)]
+    header = ["regret", *(f"{name}, {what}" for name in found.sets for what in columns)]
     rows = []
     for name, variant in VARIANTS.items():
         row = [variant.label]
         for set_name in found.sets:
-            growths = [found.growth(set_name, name, scale) for scale in found.scales]
+            growths = [found.growths.get((set_name, name, scale)) for scale in SCALES]
             row.append("–" if growths[0] is None else f"{growths[0].promised:.3f}")
             row += ["–" if g is None else span(g.fitted.value, g.fitted.low, g.fitted.high, 2) for g in growths]
         rows.append(row)
     return header, rows
-
-
-def _measured(found: Report) -> list[str]:
-    return [f"measured ×{scale:g}" for scale in found.scales]
 
 
 def _cost_table(found: Report) -> tuple[list[str], list[list[str]]]:
@@ -324,16 +327,15 @@ def _cost_table(found: Report) -> tuple[list[str], list[list[str]]]:
     header = ["", "time: paper", "measured", "last step", "storage: paper", "measured", "bytes"]
     rows = []
     for name, variant in VARIANTS.items():
-        timing, storage = found.timings[name], found.storages[name]
-        row = [variant.label, variant.complexity or "–", span(timing.fitted, *timing.ends, 2), f"{timing.last:.2f}"]
-        row += [variant.storage or "–", f"{storage.fitted:.2f}", f"{storage.bytes[0]:,} to {storage.bytes[-1]:,}"]
+        timing, sizes = found.timings[name], found.bytes[name]
+        row = [variant.label, variant.complexity or "–", span(*timing.fitted, 2), f"{timing.last:.2f}"]
+        row += [variant.storage or "–", f"{found.storage_exponent(name):.2f}", f"{sizes[0]:,} to {sizes[-1]:,}"]
         rows.append(row)
     return header, rows
 
 
 def _explained(found: Report) -> list[str]:
     """What the columns are, in sentences."""
-    first, last = found.storages["mom"].horizons[0], found.storages["mom"].horizons[-1]
     ranges = ", ".join(
         f"{variant.label} {found.timings[name].horizons[0]:,} to {found.timings[name].horizons[-1]:,}"
         for name, variant in VARIANTS.items()
@@ -347,7 +349,7 @@ def _explained(found: Report) -> list[str]:
         f"Time: CPU time of a whole run on {TIMED_ON}, compiling apart; the smallest of "
         f"{found.timings['mom'].seconds.shape[0]} interleaved measurements, in brackets single rounds' exponents. "
         f"Fitted over T ≥ {fits}. Last step: between the two longest T.",
-        f"Storage: bytes of a replication's state at T = {first:,} and {last:,}, exact. MENU has "
+        f"Storage: bytes of a replication's state at T = {STORAGE[0]:,} and {STORAGE[-1]:,}, exact. MENU has "
         "k = O(log T) columns; the root of TOFU's other forms has O(log T) poles.",
         "The pruned form plays the full pass's arms; the paper has no entry for it, nor for the form by epochs (its "
         "Remark 3), here with ceil(log2 T) re-truncations.",
@@ -356,33 +358,28 @@ def _explained(found: Report) -> list[str]:
 
 
 def _regret_rows(found: Report) -> list[list[str]]:
-    rows = []
-    for set_name in found.sets:
-        for scale in found.scales:
-            growths = {name: found.growth(set_name, name, scale) for name in VARIANTS}
-            for horizon in sorted({h for g in growths.values() if g is not None for h in g.horizons}):
-                cells = [_mean_at(g, horizon) for g in growths.values()]
-                rows.append([set_name, f"×{scale:g}", f"{horizon:,}", *cells])
-    return rows
-
-
-def _mean_at(growth: Growth | None, horizon: int) -> str:
-    if growth is None or horizon not in growth.horizons:
-        return "–"
-    return number(growth.summaries[growth.horizons.index(horizon)].mean)
+    """Mean regret by set, scale and T, a column per variant."""
+    rows: dict[tuple[str, float, int], dict[str, str]] = {}
+    for (set_name, variant, scale), growth in found.growths.items():
+        for sample in growth.samples:
+            rows.setdefault((set_name, scale, sample.task.horizon), {})[variant] = number(sample.summary.mean)
+    places = itertools.product(found.sets, SCALES, sorted({horizon for *_, horizon in rows}))
+    return [
+        [place[0], f"×{place[1]:g}", f"{place[2]:,}", *(rows[place].get(name, "–") for name in VARIANTS)]
+        for place in places
+        if place in rows
+    ]
 
 
 def _cost_rows(found: Report) -> list[list[str]]:
+    """Time and state by T, a column per variant."""
+    best = {name: dict(zip(timing.horizons, timing.best, strict=True)) for name, timing in found.timings.items()}
     rows = []
-    for horizon in sorted({h for timing in found.timings.values() for h in timing.horizons}):
-        cells = []
-        for name in VARIANTS:
-            timing = found.timings[name]
-            best = dict(zip(timing.horizons, timing.seconds.min(axis=0), strict=True))
-            cells.append(f"{1e6 * best[horizon] / horizon:.3g}" if horizon in best else "–")
-        rows.append(["µs a pull", f"{horizon:,}", *cells])
-    for index, horizon in enumerate(found.storages["mom"].horizons):
-        rows.append(["bytes", f"{horizon:,}", *(f"{found.storages[name].bytes[index]:,}" for name in VARIANTS)])
+    for horizon in sorted({horizon for times in best.values() for horizon in times}):
+        times = [best[name].get(horizon) for name in VARIANTS]
+        rows.append(["µs a pull", f"{horizon:,}", *("–" if t is None else f"{1e6 * t / horizon:.3g}" for t in times)])
+    for index, horizon in enumerate(STORAGE):
+        rows.append(["bytes", f"{horizon:,}", *(f"{found.bytes[name][index]:,}" for name in VARIANTS)])
     return rows
 
 
@@ -390,67 +387,53 @@ def _csv(found: Report) -> str:
     """Long form: one number a line, with its interval where it has one."""
     header = ["quantity", "set", "algorithm", "radius_scale", "horizon", "value", "low", "high", "seeds", "unhealthy"]
     rows: list[list[object]] = []
-    for g in found.growths:
-        fixed = (g.set_name, g.variant, g.scale)
-        for horizon, s in zip(g.horizons, g.summaries, strict=True):
-            rows.append(["regret", *fixed, horizon, *map(float, (s.mean, s.low, s.high)), s.n, s.unhealthy])
-        e = g.fitted
+    for (set_name, variant, scale), growth in found.growths.items():
+        fixed, e = (set_name, variant, scale), growth.fitted
+        for sample in growth.samples:
+            s = sample.summary
+            numbers = (*map(float, (s.mean, s.low, s.high)), s.n, s.unhealthy)
+            rows.append(["regret", *fixed, sample.task.horizon, *numbers])
         rows.append(["regret exponent", *fixed, None, *map(float, (e.value, e.low, e.high)), e.n, e.unhealthy])
-        rows.append(["regret exponent of the bound", *fixed, None, g.promised, None, None, None, None])
+        rows.append(["regret exponent of the bound", *fixed, None, growth.promised, None, None, None, None])
     for name, timing in found.timings.items():
         for horizon, times in zip(timing.horizons, timing.seconds.T, strict=True):
             ends = (float(times.min()), float(times.min()), float(times.max()))
             rows.append(["cpu seconds of a replication", TIMED_ON, name, None, horizon, *ends, None, None])
-        rows.append(["time exponent", TIMED_ON, name, None, None, timing.fitted, *timing.ends, None, None])
-    for name, storage in found.storages.items():
-        for horizon, size in zip(storage.horizons, storage.bytes, strict=True):
+        rows.append(["time exponent", TIMED_ON, name, None, None, *timing.fitted, None, None])
+    for name, sizes in found.bytes.items():
+        for horizon, size in zip(STORAGE, sizes, strict=True):
             rows.append(["state bytes", TIMED_ON, name, None, horizon, size, None, None, None, None])
-        rows.append(["storage exponent", TIMED_ON, name, None, None, storage.fitted, None, None, None, None])
+        exponent = found.storage_exponent(name)
+        rows.append(["storage exponent", TIMED_ON, name, None, None, exponent, None, None, None, None])
     return csv_text(header, rows)
 
 
-def _regret_figure(found: Report) -> Figure:
-    rows = []
-    for set_name in found.sets:
-        charts = []
-        for scale in found.scales:
-            series = []
-            for name, variant in VARIANTS.items():
-                growth = found.growth(set_name, name, scale)
-                if growth is None:
-                    continue
+def _regret_charts(found: Report) -> list[list[Chart]]:
+    def chart(set_name: str, scale: float) -> Chart:
+        series = []
+        for name, variant in VARIANTS.items():
+            growth = found.growths.get((set_name, name, scale))
+            if growth is not None:
                 label = f"{variant.label} {float(growth.fitted.value):.2f} ({growth.promised:.2f})"
-                series.append(shared.mean_series(label, variant.color, growth.horizons, growth.summaries))
-            spec = DATASETS[set_name]
-            title = f"{set_name} (ε = {spec.epsilon:g}), radius_scale ×{scale:g}"
-            charts.append(Chart(title, "T (pulls)", "mean final regret", series))
-        rows.append(charts)
-    return chart_figure(
-        rows,
-        title=f"Regret against T: fitted exponent (the bound's), {found.seeds} seeds",
-        note="Bars: 95% interval of the mean (Student t). The bounds' exponents are of the worst instance for each T.",
-    )
+                summaries = [sample.summary for sample in growth.samples]
+                series.append(shared.mean_series(label, variant.color, growth.horizons, summaries))
+        title = f"{set_name} (ε = {DATASETS[set_name].epsilon:g}), radius_scale ×{scale:g}"
+        return Chart(title, "T (pulls)", "mean final regret", series)
+
+    return [[chart(set_name, scale) for scale in SCALES] for set_name in found.sets]
 
 
-def _cost_figure(found: Report) -> Figure:
-    time = []
+def _cost_charts(found: Report) -> list[list[Chart]]:
+    time, storage = [], []
     for name, variant in VARIANTS.items():
-        timing = found.timings[name]
-        best, most = timing.seconds.min(axis=0), timing.seconds.max(axis=0)
-        label = f"{variant.label} {timing.fitted:.2f}"
-        time.append(Series(label, variant.color, timing.horizons, best, best, most))
-    storage = [
-        Series(
-            f"{v.label} {found.storages[n].fitted:.2f}", v.color, found.storages[n].horizons, found.storages[n].bytes
-        )
-        for n, v in VARIANTS.items()
+        timing, best = found.timings[name], found.timings[name].best
+        label = f"{variant.label} {timing.fitted[0]:.2f}"
+        time.append(Series(label, variant.color, timing.horizons, best, best, timing.seconds.max(axis=0)))
+        label = f"{variant.label} {found.storage_exponent(name):.2f}"
+        storage.append(Series(label, variant.color, STORAGE, found.bytes[name]))
+    return [
+        [
+            Chart(f"{TIMED_ON}: CPU time of a replication", "T (pulls)", "seconds", time),
+            Chart(f"{TIMED_ON}: live state of a replication", "T (pulls)", "bytes", storage),
+        ]
     ]
-    charts = [
-        Chart(f"{TIMED_ON}: CPU time of a replication", "T (pulls)", "seconds", time),
-        Chart(f"{TIMED_ON}: live state of a replication", "T (pulls)", "bytes", storage),
-    ]
-    return chart_figure(
-        [charts],
-        title="Complexity and storage: fitted exponents of T",
-        note="Time: the smallest of the interleaved measurements, bars up to the largest; compiling apart.",
-    )
