@@ -20,6 +20,7 @@ import timing
 import worker
 from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, self_play
 from problems import Problem
+from traces import programs_at_most
 
 from linbet_jax.cli import bench as command_of_the_package
 from linbet_jax.cli import main
@@ -163,6 +164,16 @@ def test_a_measurement_quotes_its_median():
     measured = timing.Measurement("a", "s", (3.0, 1.0, 2.0))
     assert (measured.median, measured.low, measured.high) == (2.0, 1.0, 3.0)
     assert timing.ratio((4.0, 9.0), (2.0, 3.0)) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize("horizon", [300, 100_000])
+def test_a_warmed_problem_compiles_no_more(horizon):
+    problem = Problem.of("uniform", "S3", horizon)
+    with programs_at_most(1):
+        assert problem.warm() > 0
+        assert problem.run(5).compile_seconds == 0
+        with pytest.raises(AssertionError, match="traced > 1 times"):
+            problem.run(5, dtype="float32")
 
 
 def test_the_floor_counts_the_state():

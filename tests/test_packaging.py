@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,26 @@ ours = sorted(m for m in sys.modules if m.startswith("linbet_jax") and not m.sta
 print(ours, "matplotlib" in sys.modules)
 """
     assert fresh(code, tmp_path) == "['linbet_jax', 'linbet_jax._version'] False\n"
+
+
+def test_the_package_depends_on_what_it_imports():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = {requirement_name(each) for each in project["dependencies"]}
+    optional = {requirement_name(each) for extra in ("pandas", "slurm", "xarray") for each in extras[extra]}
+    imported = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.split(".")[0] for name in names}
+    imported -= set(sys.stdlib_module_names) | {"linbet_jax"}
+    assert imported <= needed | optional
+    assert needed - imported == {"jaxlib"}  # jax's other half
+
+
+def requirement_name(requirement):
+    return re.match(r"[\w-]+", requirement)[0].replace("-", "_")
 
 
 def test_names_of_the_package_resolve_and_others_do_not(tmp_path):
