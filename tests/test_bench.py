@@ -304,40 +304,6 @@ def command(monkeypatch, tmp_path):
     return lambda *arguments: bench.main([*map(str, arguments)])
 
 
-WRONG = [
-    (("--compare", "none.json"), "--compare none.json cannot be read: "),
-    (("--compare", "other.json"), "--compare other.json: not a results file of linbet bench (format 'linbet-bench-1'"),
-    (("--compare", "list.json"), "found 'list')"),
-    (("--baseline", "none.py"), "--baseline none.py: no such file"),
-    (("--baseline", "empty.py"), "--baseline empty.py: has no POLICIES"),
-    (("--baseline", "broken.py"), "--baseline broken.py: SyntaxError: "),
-    (("--out", "other.json"), "--out other.json: "),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: " ".join(value))
-def test_wrong_input_is_one_line_and_status_2(arguments, message, command, capsys, tmp_path):
-    files = {"other.json": "{}", "list.json": "[]", "empty.py": "", "broken.py": "def"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    assert command("--quiet", *arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert {path.name for path in tmp_path.iterdir()} == set(files)
-
-
-def test_an_unknown_part_is_wrong_usage(command, capsys):
-    with pytest.raises(SystemExit) as caught:
-        command("--only", "speed")
-    assert caught.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("bench: error: argument --only: invalid choice: 'speed' (choose from ")
-    assert err.count("\n") == 1
-
-
 def test_linbet_bench_is_the_script(capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as caught:
         main(["bench", "--help"])
