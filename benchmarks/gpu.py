@@ -13,17 +13,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import platform
 import resource
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # the files beside this one, under PYTHONSAFEPATH too
+
 import jax
 import numpy as np
+import report
+from problems import Problem
+
+from linbet_jax.results import write_json
+from linbet_jax.runtime import set_up_cpu
+from linbet_jax.simulator import Result
 
 POLICIES = {"menu": "S1", "mom": "S1", "tofu": "S3", "crt": "S3", "oful": "S3", "uniform": "S3", "greedy": "S3"}
 SEEDS = (256, 1_024, 4_096, 16_384)
@@ -32,35 +39,17 @@ HORIZON = {"S1": 2_000, "S3": 1_000}  # MENU needs several epochs of some 260 pu
 COMPILERS = 8  # programs compiled at a time
 SHARE_ALIKE = 0.95  # of the replications must play the same arms throughout in float64
 
-
-def problem(policy: str, data_set: str, horizon: int) -> dict[str, Any]:
-    """The arguments of simulate that do not depend on device, type and replications."""
-    import linbet_jax as lb
-
-    bandit = lb.dataset(data_set)
-    made, params = lb.make_policy(policy, bandit, horizon=horizon)
-    return {"policy": made, "params": params, "bandit": bandit, "horizon": horizon}
+Row = dict[str, Any]
 
 
-def play(task: dict[str, Any], devices: list[Any], dtype: str, seeds: int, *, trace: bool) -> Any:
+def play(problem: Problem, devices: list[Any], dtype: str, seeds: int, *, trace: bool) -> Result:
     """One run whose results have reached the host."""
-    import linbet_jax as lb
-
     block = None if devices[0].platform == "cpu" else min(seeds, LARGEST_BLOCK)
     with jax.default_device(devices[0]):
-        return lb.simulate(
-            **task,
-            num_seeds=seeds,
-            key=jax.random.key(2018),
-            dtype=dtype,
-            trace=trace,
-            num_records=10,
-            block_size=block,
-            devices=devices,
-        )
+        return problem.run(seeds, dtype=dtype, trace=trace, num_records=10, block_size=block, devices=devices)
 
 
-def attempt(work: Any) -> tuple[Any, str]:
+def attempt(work: Callable[[], Any]) -> tuple[Any, str]:
     """What it returns, or why it did not: a GPU that is too small for one row still serves the others."""
     try:
         return work(), ""
@@ -76,10 +65,10 @@ def memory(device: Any) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
-def phase(dtype: str, options: argparse.Namespace, gpu: list[Any], cpu: list[Any], deadline: float) -> list[dict]:
+def phase(dtype: str, options: argparse.Namespace, gpu: list[Any], cpu: list[Any], deadline: float) -> list[Row]:
     """All policies in one floating-point type; compiled first, several at a time."""
     jax.config.update("jax_enable_x64", dtype == "float64")
-    tasks = {name: problem(name, POLICIES[name], options.horizons[POLICIES[name]]) for name in options.policies}
+    tasks = {name: Problem.of(name, POLICIES[name], options.horizons[POLICIES[name]]) for name in options.policies}
     base = options.seeds[0]
     # The smallest run also returns its arms, on both devices; runs beyond the largest block reuse its program.
     runs = [(name, gpu, seeds, seeds == base) for name in tasks for seeds in options.seeds]
@@ -96,26 +85,26 @@ def phase(dtype: str, options: argparse.Namespace, gpu: list[Any], cpu: list[Any
         warmed = dict(zip([(r[0], r[1][0].platform, r[2]) for r in runs], pool.map(warm, runs), strict=True))
     print(f"{dtype}: {len(runs)} programs compiled and run once in {time.perf_counter() - begun:.0f} s", flush=True)
 
-    rows: list[dict[str, Any]] = []
-    for name, task in tasks.items():
+    rows: list[Row] = []
+    for name, problem in tasks.items():
         beside, host_arms = None, None
         if cpu and time.perf_counter() < deadline:
-            seconds, result, _ = sample(task, cpu, dtype, base, trace=True)
+            seconds, result, _ = sample(problem, cpu, dtype, base, trace=True)
             if result is not None:
-                beside, host_arms = base * task["horizon"] / seconds, result.trace.arms
+                beside, host_arms = base * problem.horizon / seconds, result.trace.arms
         for seeds in options.seeds:
-            row: dict[str, Any] = {"policy": name, "data_set": task["bandit"].name, "dtype": dtype, "seeds": seeds}
-            row |= {"horizon": task["horizon"], "cpu_pulls_per_second": beside}
+            row: Row = {"policy": name, "data_set": problem.bandit.name, "dtype": dtype, "seeds": seeds}
+            row |= {"horizon": problem.horizon, "cpu_pulls_per_second": beside}
             rows.append(row)
             if time.perf_counter() > deadline:
                 row["left_out"] = "out of time"
                 continue
-            seconds, result, error = sample(task, gpu, dtype, seeds, trace=seeds == base)
+            seconds, result, error = sample(problem, gpu, dtype, seeds, trace=seeds == base)
             if result is None:
                 row["left_out"] = error
                 continue
             row["seconds"] = seconds
-            row["pulls_per_second"] = seeds * task["horizon"] / seconds
+            row["pulls_per_second"] = seeds * problem.horizon / seconds
             row["ratio_to_cpu"] = None if beside is None else row["pulls_per_second"] / beside
             row["peak_bytes_so_far"] = memory(gpu[0])
             row["compile_seconds"] = warmed.get((name, gpu[0].platform, min(seeds, LARGEST_BLOCK)), (None, ""))[0]
@@ -127,34 +116,24 @@ def phase(dtype: str, options: argparse.Namespace, gpu: list[Any], cpu: list[Any
     return rows
 
 
-def sample(task: dict[str, Any], devices: list[Any], dtype: str, seeds: int, *, trace: bool) -> tuple[float, Any, str]:
+def sample(problem: Problem, devices: list[Any], dtype: str, seeds: int, *, trace: bool) -> tuple[float, Any, str]:
     """The faster of two runs, in seconds, with its result; the reason where there is none."""
-    seconds, found = float("inf"), None
+    seconds, fastest = float("inf"), None
     for _ in range(2):
         begun = time.perf_counter()
-        result, error = attempt(lambda: jax.block_until_ready(play(task, devices, dtype, seeds, trace=trace)))
+        result, error = attempt(lambda: play(problem, devices, dtype, seeds, trace=trace))
         if result is None:
             return seconds, None, error
         took = time.perf_counter() - begun - result.compile_seconds
         if took < seconds:
-            seconds, found = took, result
-    return seconds, found, ""
+            seconds, fastest = took, result
+    return seconds, fastest, ""
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[Row]) -> str:
     """One Markdown table."""
-    header = (
-        "policy",
-        "set",
-        "type",
-        "seeds",
-        "seed-pulls/s",
-        "over CPU",
-        "peak so far, MiB",
-        "arms alike",
-        "compile, s",
-    )
-    lines = ["| " + " | ".join(header) + " |", "| --- | --- | --- |" + " ---: |" * (len(header) - 3)]
+    header = ("run", "type", "seeds", "seed-pulls/s", "over CPU", "peak so far, MiB", "arms alike", "compile, s")
+    lines = []
     for row in rows:
         if "left_out" in row:
             cells = [f"– ({row['left_out'].replace('|', '/')[:60]})", "", "", "", ""]
@@ -165,10 +144,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             over = "–" if row["ratio_to_cpu"] is None else f"{row['ratio_to_cpu']:.1f}×"
             compiled = "–" if row["compile_seconds"] is None else f"{row['compile_seconds']:.1f}"
             cells = [f"{row['pulls_per_second']:.3g}", over, f"{row['peak_bytes_so_far'] / 2**20:.0f}", alike, compiled]
-        lines.append(
-            "| " + " | ".join([row["policy"], row["data_set"], row["dtype"], str(row["seeds"]), *cells]) + " |"
-        )
-    return "\n".join(lines)
+        lines.append([f"{row['policy']}, {row['data_set']}", row["dtype"], str(row["seeds"]), *cells])
+    return report.table(header, lines)
 
 
 def devices_of(platform_name: str) -> list[Any]:
@@ -186,15 +163,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=270.0, help="stop taking samples after this long (270)")
     parser.add_argument("--smoke", action="store_true", help="a few tiny runs, on the CPU where there is no GPU")
     options = parser.parse_args(argv)
-    import linbet_jax as lb
-
     begun = time.perf_counter()
     options.policies = ["crt"] if options.smoke else list(POLICIES)
     options.seeds = (4, 8) if options.smoke else SEEDS
     options.horizons = {"S1": 400, "S3": 100} if options.smoke else HORIZON
 
     with contextlib.suppress(RuntimeError):  # JAX was already at work: its devices are what there is
-        lb.set_up_cpu()
+        set_up_cpu()
     gpu, cpu = devices_of("gpu")[:1], devices_of("cpu")
     if not gpu:
         if not options.smoke:
@@ -204,15 +179,13 @@ def main(argv: list[str] | None = None) -> int:
     place = {
         "gpu": gpu[0].device_kind,
         "cpu": f"{len(cpu)} cores" if cpu else None,
-        "python": platform.python_version(),
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "system": platform.platform(),
+        "machine": report.machine(),
+        "versions": (versions := report.versions()),
     }
-    print(f"{place['gpu']} beside {place['cpu']}; jax {place['jax']}, Python {place['python']}", flush=True)
+    print(f"{place['gpu']} beside {place['cpu']}; jax {versions['jax']}, Python {versions['python']}", flush=True)
 
-    before = bool(jax.config.jax_enable_x64)
-    rows: list[dict[str, Any]] = []
+    before = jax.config.values["jax_enable_x64"]
+    rows: list[Row] = []
     try:
         for dtype in ("float64", "float32"):
             rows += phase(dtype, options, gpu, cpu, begun + options.seconds)
@@ -231,8 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.out:
         folder = Path(options.out)
         folder.mkdir(parents=True, exist_ok=True)
-        held = {"format": "linbet-gpu-1", "place": place, "seconds": seconds, "rows": rows}
-        (folder / "gpu.json").write_text(json.dumps(held, indent=2) + "\n", encoding="utf-8")
+        write_json(folder / "gpu.json", {"format": "linbet-gpu-2", "place": place, "seconds": seconds, "rows": rows})
         print(folder / "gpu.json")
     return 1 if differing or unhealthy else 0
 

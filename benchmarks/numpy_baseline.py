@@ -7,17 +7,12 @@ anew at every round, as its pseudocode does. Nothing is vectorised over runs, no
 Every policy takes the arms [K, d], their means [K], the constants it is told, one standard noise variate per pull [T]
 and a function (variates, mean) -> payoffs, and returns the arms played [T] and the cumulative pseudo-regret [T]. Fed
 the variates of linbet_jax it plays the same arms as linbet_jax in float64, which the benchmark checks first.
-
-As a script: plays every policy beside linbet_jax on its data sets and exits with 1 where an arm differs.
-`python numpy_baseline.py [--smoke]`.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -106,6 +101,7 @@ class Tofu:
     """TOFU (Algorithm 2): the proof's level, two-sided, every round over the whole history, O(T^2 d^2)."""
 
     def __init__(self, arms: np.ndarray, constants: Constants) -> None:
+        """Before the first pull."""
         c, dim = constants, arms.shape[1]
         p = 1.0 + c.epsilon
         log = math.log(2.0 * dim * c.horizon / c.delta)
@@ -269,36 +265,3 @@ POLICIES: dict[str, Callable[[np.ndarray, np.ndarray, Constants, np.ndarray, Pay
     "crt": crt,
     "oful": oful,
 }
-
-
-# The script ---------------------------------------------------------------------------------------------------
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Checks every policy against linbet_jax on its data sets and prints the time of a pull."""
-    parser = argparse.ArgumentParser(description="The NumPy baseline beside linbet_jax: same arms? how long?")
-    parser.add_argument("--smoke", action="store_true", help="short horizons: a few seconds")
-    options = parser.parse_args(argv)
-
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
-    from linbet_jax.bench import baseline
-
-    found = baseline.Baseline(sys.modules[__name__], __file__)
-    horizon = 600 if options.smoke else 10_000
-    sets = {"tofu": "S3 S4", "crt": "S3 S4", "oful": "S3 S4", "menu": "S1 S2", "mom": "S1 S2"}
-    wrong = 0
-    for name, both in sets.items():
-        for data_set in both.split()[: 1 if options.smoke else 2]:
-            problem = baseline.Problem.of(name, data_set, horizon)
-            differs = baseline.first_difference(problem, found.play(problem, seed=0), seed=0)
-            wrong += differs is not None
-            verdict = "same arms" if differs is None else f"DIFFERS from pull {differs + 1} on"
-            cost = 1e6 * found.sample(problem).cpu
-            print(f"{name:5s} {data_set} T={horizon}: {cost:8.1f} us a pull, {verdict}", flush=True)
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

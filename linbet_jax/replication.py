@@ -89,7 +89,7 @@ def _played(
     return arms, theta_star, params, lambda pull: (arms, means, gaps)
 
 
-def replicate(
+def replicate(  # noqa: C901, PLR0915  # its closures are the parts of one scan and share what they need
     plan: Plan, seed: jax.Array, params: Any, world: World, rounds: jax.Array, key: jax.Array
 ) -> dict[str, Any]:
     """One replication: seed [] uint32, rounds [R] int32 -> records and final facts."""
@@ -161,7 +161,7 @@ def replicate(
             coverage=coverage,
         )
 
-    def stretch(i: jax.Array, carry: dict[str, Any], player: _Player) -> dict[str, Any]:
+    def stretch(i: jax.Array, carry: dict[str, Any], player: _Player) -> dict[str, Any]:  # noqa: C901  # as above
         before = i * width
         drawn = _drawn(draw, before, width).reshape(length, pulls)
         nothing = jnp.zeros((length, pulls), dtype)

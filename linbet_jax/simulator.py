@@ -331,7 +331,7 @@ def simulate(
     )[0]
 
 
-def simulate_grid(
+def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the order a user meets them
     policy: Policy,
     grid: Sequence[Any],
     bandit: LinearBandit,

@@ -6,13 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import baseline
+import bench
+import floors
 import jax
+import kernels
 import numpy as np
 import pytest
+import report
+import scaling
+import suite
+import timing
+import worker
 from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, self_play
+from problems import Problem
+from traces import programs_at_most
 
-from linbet_jax.bench import baseline, floors, kernels, report, scaling, suite, timing, worker
-from linbet_jax.bench.problems import Problem
+from linbet_jax.cli import bench as command_of_the_package
 from linbet_jax.cli import main
 from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
@@ -24,9 +34,7 @@ FILE = ROOT / "benchmarks" / "numpy_baseline.py"
 
 @pytest.fixture(scope="module")
 def numpy_baseline():
-    found = baseline.load(FILE)
-    assert found is not None
-    return found
+    return baseline.load()
 
 
 # The NumPy baseline ---------------------------------------------------------------------------------------------------
@@ -158,6 +166,16 @@ def test_a_measurement_quotes_its_median():
     assert timing.ratio((4.0, 9.0), (2.0, 3.0)) == (2.0, 3.0)
 
 
+@pytest.mark.parametrize("horizon", [300, 100_000])
+def test_a_warmed_problem_compiles_no_more(horizon):
+    problem = Problem.of("uniform", "S3", horizon)
+    with programs_at_most(1):
+        assert problem.warm() > 0
+        assert problem.run(5).compile_seconds == 0
+        with pytest.raises(AssertionError, match="traced > 1 times"):
+            problem.run(5, dtype="float32")
+
+
 def test_the_floor_counts_the_state():
     found = floors.floor(Problem.of("crt", "S3", 1_000))
     # Float64: V^-1 [10, 10], widths and values [20], moments [10] and what they lost, log det; int32: counts [20], t.
@@ -243,10 +261,11 @@ def test_the_tables_show_what_was_measured():
     assert "| T | TOFU | 1.01 |" in text
 
 
-def test_without_a_baseline_the_ratio_column_says_so():
+def test_without_numpy_s_runs_there_is_no_comparison():
     alone = [m for m in EXAMPLE if not m.name.startswith(("numpy/", "ratio/"))]
     text = report.markdown(report.document(alone, {}))
-    assert "| TOFU, S3, T = 10000 | no baseline | 3.1 (3–3.2) | 2.1 (2–2.2) | no baseline |" in text
+    assert "| TOFU, S3, T = 10000 | 476,190 | 3.1 (3–3.2) | 4.0 |" in text
+    assert "NumPy, CPU" not in text
 
 
 def test_a_comparison_flags_what_is_beyond_the_spread():
@@ -282,38 +301,20 @@ def command(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setenv("LINBET_COMPILE_CACHE", "off")
-    return lambda *arguments: main(["bench", *map(str, arguments)])
+    return lambda *arguments: bench.main([*map(str, arguments)])
 
 
-WRONG = [
-    (("--compare", "none.json"), "--compare none.json cannot be read: "),
-    (("--compare", "other.json"), "--compare other.json: not a results file of linbet bench (format 'linbet-bench-1'"),
-    (("--compare", "list.json"), "found 'list')"),
-    (("--baseline", "none.py"), "--baseline none.py: no such file"),
-    (("--baseline", "empty.py"), "--baseline empty.py: has no POLICIES"),
-    (("--baseline", "broken.py"), "--baseline broken.py: SyntaxError: "),
-    (("--out", "other.json"), "--out other.json: "),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: " ".join(value))
-def test_wrong_input_is_one_line_and_status_2(arguments, message, command, capsys, tmp_path):
-    files = {"other.json": "{}", "list.json": "[]", "empty.py": "", "broken.py": "def"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    assert command("--quiet", *arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert {path.name for path in tmp_path.iterdir()} == set(files)
-
-
-def test_an_unknown_part_is_wrong_usage(command, capsys):
+def test_linbet_bench_is_the_script(capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as caught:
-        command("--only", "speed")
-    assert caught.value.code == 2
-    assert "choose from" in capsys.readouterr().err
+        main(["bench", "--help"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: python benchmarks/bench.py ")
+    monkeypatch.setattr(command_of_the_package, "FOLDER", tmp_path)
+    assert main(["bench", "--quick"]) == 2
+    assert capsys.readouterr().err == (
+        "linbet: error: the benchmarks are not part of the installed package; "
+        "in a checkout of the sources run: python benchmarks/bench.py\n"
+    )
 
 
 def test_a_law_that_the_baseline_does_not_know_is_an_error(numpy_baseline):
@@ -331,7 +332,7 @@ def small(monkeypatch):
 
 def test_a_run_prints_tables_writes_one_file_and_compares(command, small, capsys, tmp_path):
     arguments = ("--quick", "--only", "table", "--only", "policies", "--quiet")
-    assert command(*arguments, "--baseline", FILE, "--out", "a") == 0
+    assert command(*arguments, "--out", "a") == 0
     out, err = capsys.readouterr()
     assert err == ""
     (results,) = (tmp_path / "a").glob("*.json")
@@ -341,12 +342,12 @@ def test_a_run_prints_tables_writes_one_file_and_compares(command, small, capsys
     assert "policy/uniform/S3/T=2000/wall" in names
     assert "| CRT, S3, T = 700 |" in out
 
-    assert command(*arguments, "--out", "b", "--compare", results) == 0  # ./benchmarks is not here: no baseline
+    held = results.read_bytes()
+    assert command("--smoke", "--only", "policies", "--out", "b", "--compare", results, "--quiet") == 0
     out, _ = capsys.readouterr()
-    assert "no baseline" in out
     assert "new/old" in out
-    (again,) = (tmp_path / "b").glob("*.json")
-    assert report.read(again)["settings"]["baseline"] is None
+    assert results.read_bytes() == held
+    assert not (tmp_path / "b").exists()  # a smoke run writes nothing
 
 
 def test_a_baseline_that_plays_other_arms_is_not_timed(command, small, capsys, tmp_path):
@@ -357,19 +358,20 @@ def test_a_baseline_that_plays_other_arms_is_not_timed(command, small, capsys, t
     assert command("--quick", "--only", "table", "--quiet", "--baseline", "wrong.py") == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("linbet: error: crt/S3/T=700: the NumPy baseline plays another arm at pull ")
+    assert err.startswith("bench: error: crt/S3/T=700: the NumPy baseline plays another arm at pull ")
 
 
 def test_help_imports_nothing_heavy(tmp_path):
-    code = """
-import sys
-from linbet_jax.cli import main
+    code = f"""
+import runpy, sys
 try:
-    main(["bench", "--help"])
+    runpy.run_path({str(ROOT / "benchmarks" / "bench.py")!r}, run_name="__main__")
 finally:
     print([name for name in ("jax", "numpy", "scipy", "matplotlib") if name in sys.modules], file=sys.stderr)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 

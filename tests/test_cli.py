@@ -63,59 +63,6 @@ def test_the_installed_command_is_the_module(tmp_path):
     assert done.stdout == linbet("--version", cwd=tmp_path).stdout
 
 
-WRONG = [
-    ([], "required: COMMAND"),
-    (["reproduce"], "required: EXPERIMENT"),
-    (["reproduce", "figure7"], "choose from"),
-    (["figure2"], "choose from"),
-    (["reproduce", "figure2", "--seeds", "0"], "--seeds: must be at least 1, got 0"),
-    (["reproduce", "figure2", "--seeds", "ten"], "--seeds: must be a whole number, got 'ten'"),
-    (["reproduce", "figure2", "--tuning-seeds", "-1"], "--tuning-seeds: must be at least 1"),
-    (["reproduce", "figure2", "--horizon", "0"], "--horizon: must be at least 1"),
-    (
-        ["reproduce", "figure2", "--horizon", "5000000000"],
-        "--horizon: must be at most 1000000000",
-    ),
-    (["reproduce", "figure2", "--horizon", "1e4"], "--horizon: must be a whole number"),
-    (["reproduce", "figure2", "--dtype", "float16"], "--dtype: invalid choice"),
-    (["reproduce", "figure2", "--device", "tpu"], "--device: invalid choice"),
-    (["reproduce", "figure2", "--sets", ","], "--sets: must name at least one data set"),
-    (["reproduce", "figure2", "--seed", "3"], "unrecognized arguments: --seed 3"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: " ".join(value) if value else "nothing")
-def test_wrong_usage_is_one_line_and_status_2(arguments, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["reproduce", "figure2", "--sets", "S1,S9"], "unknown data set S9: known are S1, S2, S3, S4"),
-        (["reproduce", "table1", "--sets", "S0", "--out", "t"], "unknown data set S0"),
-        (["reproduce", "figure2", "--horizon", "100"], "menu on S1: "),
-        (["reproduce", "figure2", "--sets", "S3", "--horizon", "20"], "menu on S3: "),
-    ],
-)
-def test_wrong_input_is_one_line_and_status_2_and_makes_no_folder(arguments, message, tmp_path):
-    done = linbet(*arguments, "--quiet", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert message in done.stderr
-    assert done.stderr.startswith("linbet: error: ")
-    assert done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_device_that_is_not_there_is_an_error(tmp_path):  # W6
     done = linbet("reproduce", "table1", "--device", "gpu", cwd=tmp_path, JAX_PLATFORMS="cpu")
     assert done.returncode == 2

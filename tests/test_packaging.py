@@ -1,6 +1,7 @@
 """The package as installed: version, imports without side effects (case P8), layers, scripts, the README's code."""
 
 import ast
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -8,6 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -41,11 +45,53 @@ def test_the_version_is_written_once():
     )
 
 
-def test_the_installed_package_is_what_is_tested():
-    # In the environment that scripts/test.sh makes, the copy in it counts, not the checkout beside the tests.
+def test_the_installed_package_is_what_is_tested(tmp_path):
+    # In the environment that scripts/test.sh makes, that is this checkout.
     if Path(sys.prefix).resolve().parent == ROOT:
-        assert Path(sys.prefix).resolve() in PACKAGE.parents
-    assert Path(fresh("import linbet_jax; print(linbet_jax.__file__)", ROOT).strip()).resolve().parent == PACKAGE
+        assert PACKAGE == ROOT / "linbet_jax"
+    assert Path(fresh("import linbet_jax; print(linbet_jax.__file__)", tmp_path).strip()).resolve().parent == PACKAGE
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """What is published: the wheel, unpacked, and the names in the source archive."""
+    folder = tmp_path_factory.mktemp("built")
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", folder]
+    subprocess.run(build, cwd=ROOT, check=True, timeout=120, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    (archive,) = folder.glob("*.tar.gz")
+    zipfile.ZipFile(wheel).extractall(folder / "wheel")
+    with tarfile.open(archive) as opened:
+        return folder / "wheel", {name.split("/", 1)[1] for name in opened.getnames()}
+
+
+def test_the_wheel_is_the_package_and_nothing_else(built):
+    wheel, _ = built
+    assert {path.name for path in wheel.iterdir()} == {"linbet_jax", f"linbet_jax-{linbet_jax.__version__}.dist-info"}
+    ours, theirs = (
+        {p.relative_to(home): p.read_bytes() for p in home.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+        for home in (PACKAGE, wheel / "linbet_jax")
+    )
+    assert theirs == ours
+    metadata = importlib.metadata.Distribution.at(next(wheel.glob("*.dist-info")))
+    assert [(point.name, point.value) for point in metadata.entry_points] == [("linbet", "linbet_jax.cli:main")]
+    assert metadata.metadata["License-File"] == "LICENSE"
+    users = {requirement_name(each) for each in metadata.requires or () if "extra ==" not in each}
+    assert not users & {"chex", "pytest", "hatchling"}
+
+
+def test_the_wheel_works_without_the_checkout(built, tmp_path):
+    wheel, _ = built
+    code = "import linbet_jax.cli as cli; print(cli.__file__, cli.main(['list']), cli.main(['bench']))"
+    done = fresh(code, tmp_path, PYTHONPATH=str(wheel))
+    assert done.splitlines()[-1] == f"{wheel / 'linbet_jax' / 'cli' / '__init__.py'} 0 2"
+
+
+def test_the_source_archive_holds_what_a_developer_needs(built):
+    _, names = built
+    assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "benchmarks/bench.py", "scripts/test.sh"} <= names
+    assert {f"tests/{path.name}" for path in (ROOT / "tests").glob("*.py")} <= names
+    assert not [name for name in names if "/.venv" in name or "__pycache__" in name]
 
 
 def test_the_package_says_that_it_is_typed():
@@ -88,6 +134,26 @@ ours = sorted(m for m in sys.modules if m.startswith("linbet_jax") and not m.sta
 print(ours, "matplotlib" in sys.modules)
 """
     assert fresh(code, tmp_path) == "['linbet_jax', 'linbet_jax._version'] False\n"
+
+
+def test_the_package_depends_on_what_it_imports():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = {requirement_name(each) for each in project["dependencies"]}
+    optional = {requirement_name(each) for extra in ("pandas", "slurm", "xarray") for each in extras[extra]}
+    imported = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.split(".")[0] for name in names}
+    imported -= set(sys.stdlib_module_names) | {"linbet_jax"}
+    assert imported <= needed | optional
+    assert needed - imported == {"jaxlib"}  # jax's other half
+
+
+def requirement_name(requirement):
+    return re.match(r"[\w-]+", requirement)[0].replace("-", "_")
 
 
 def test_names_of_the_package_resolve_and_others_do_not(tmp_path):
@@ -232,6 +298,95 @@ def test_the_scripts_say_when_there_is_no_python(tmp_path):
     none = shell('. "$1/venv.sh"; VENV=$HOME/none; make_venv', tmp_path)
     assert none.returncode == 1
     assert none.stderr.startswith("error: no Python 3.11 or newer found: looked for python3, python, python3.11 ...")
+
+
+PYTHON = """#!/bin/sh
+# Stands for every Python: notes what it is asked for, and makes environments of itself.
+echo "$*" >>"$LOG"
+case "$*" in
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  "-m pip install "*--editable*) [ -z "$OFFLINE" ] ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout of nothing but venv.sh: a function that starts `use_venv ARGUMENTS` in it, with the Python above."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "venv.sh", tmp_path / "scripts")
+    (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text(PYTHON, encoding="utf-8")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+
+    def start(arguments="test", offline=""):
+        (tmp_path / "log").write_text("", encoding="utf-8")
+        code = f'set -euo pipefail; . "{tmp_path}/scripts/venv.sh"; use_venv {arguments}; echo "$VENV_PYTHON"'
+        path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+        environment = {**os.environ, "PATH": path, "LOG": str(tmp_path / "log"), "OFFLINE": offline}
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(["bash", "-c", code], env=environment, **streams)
+
+    return start
+
+
+@pytest.fixture
+def use_venv(checkout, tmp_path):
+    """Runs `use_venv ARGUMENTS`: its status, and what it asked of Python."""
+
+    def run(*arguments, **options):
+        process = checkout(*arguments, **options)
+        out, err = process.communicate(timeout=60)
+        assert out == ("" if process.returncode else f"{tmp_path / '.venv' / 'bin' / 'python'}\n"), err
+        asked = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+        return process.returncode, [line for line in asked if line.startswith("-m")]
+
+    return run
+
+
+FILL = ["-m pip install -qq hatchling>=1.27 editables", "-m pip install -qq --no-build-isolation --editable "]
+
+
+def test_an_environment_is_made_once(use_venv, tmp_path):
+    made = f"-m venv {tmp_path / '.venv'}"
+    assert use_venv() == (0, [made, FILL[0], FILL[1] + ".[test]"])
+    assert use_venv() == (0, [])
+    assert use_venv("runtime") == (0, [])  # what the tests need includes what a user needs
+    assert use_venv("slurm") == (0, ["-m pip -V", FILL[0], FILL[1] + ".[slurm]"])
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
+    assert use_venv("runtime") == (0, ["-m pip -V", FILL[0], FILL[1] + "."])
+    shutil.rmtree(tmp_path / ".venv" / "bin")
+    assert use_venv("runtime") == (0, [made, FILL[0], FILL[1] + "."])
+
+
+def test_an_environment_that_a_killed_run_left_is_made_anew(use_venv, tmp_path):
+    assert use_venv()[0] == 0
+    (tmp_path / ".venv" / "state").write_text("building\n", encoding="utf-8")
+    (tmp_path / ".venv" / "half").touch()
+    status, asked = use_venv()
+    assert status == 0
+    assert asked[0] == f"-m venv {tmp_path / '.venv'}"
+    assert not (tmp_path / ".venv" / "half").exists()
+
+
+def test_an_environment_stays_where_there_is_no_network(use_venv, tmp_path):
+    assert use_venv()[0] == 0
+    (tmp_path / ".venv" / "kept").touch()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
+    assert use_venv(offline="yes")[0] == 1
+    assert use_venv() == (0, ["-m pip -V", FILL[0], FILL[1] + ".[test]"])
+    assert (tmp_path / ".venv" / "kept").exists()
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock")
+def test_two_scripts_at_once_wait_for_each_other(checkout, tmp_path):
+    with open(tmp_path / ".venv.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = checkout()
+        assert second.stderr.readline() == "waiting for another script that is setting up .venv\n"
+        assert not (tmp_path / ".venv").exists()
+    assert second.communicate(timeout=60)[0] == f"{tmp_path / '.venv' / 'bin' / 'python'}\n"
 
 
 def readme_blocks():

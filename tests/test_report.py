@@ -507,29 +507,6 @@ def test_the_command_writes_everything_and_says_what_is_wrong(tmp_path, capsys, 
     assert "1 unhealthy seed in 1 cell" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere"], "nowhere/manifest.json cannot be read"),
-        (["sweep", "--out", "file"], "--out file: File exists"),
-        (["sweep", "--format", "svg"], "--format: known are html, pdf and png, got 'svg'"),
-        (["sweep", "--panels", "0"], "--panels: must be at least 1"),
-    ],
-)
-def test_wrong_usage_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
-    make_sweep(tmp_path / "sweep", [cell(seeds=2, records=2)])
-    (tmp_path / "file").touch()
-    monkeypatch.chdir(tmp_path)
-    try:
-        status = main(["report", *arguments])
-    except SystemExit as end:
-        status = end.code
-    said = capsys.readouterr().err
-    assert status == 2
-    assert message in said.splitlines()[-1]
-    assert not (tmp_path / "sweep" / "report").exists()
-
-
 def test_wrong_arguments_in_python(tmp_path):
     make_sweep(tmp_path, [cell(seeds=2, records=2)])
     for more, message in (

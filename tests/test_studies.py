@@ -281,23 +281,6 @@ def test_the_command_states_the_cost_before_it_starts(monkeypatch, tmp_path, cap
     assert lines[2:] == ["starting in linbet-remark3 with float32, 64 seeds", "linbet: too good"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["precision", "--dtype", "float32"], "unrecognized arguments: --dtype float32"),
-        (["table2", "--dtype", "float16"], "--dtype: invalid choice: 'float16'"),
-        (["remark3", "--seeds", "0"], "--seeds: must be at least 1, got 0"),
-    ],
-)
-def test_wrong_usage_is_one_line(arguments, message, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["reproduce", *arguments])
-    assert caught.value.code == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert message in err
-
-
 # Writers
 
 

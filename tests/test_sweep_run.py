@@ -969,30 +969,6 @@ def test_the_estimate_of_bytes_is_near_the_truth(file, tmp_path):
     assert 0.3 < np.mean(sizes) / (16.0 * 500 * 60) < 1.2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.toml"], "none.toml: cannot be read: No such file or directory"),
-        (["four.toml", "--set", "seeds=0"], "four.toml: seeds = 0: must be a whole number of replications, at least 1"),
-        (["four.toml", "--device", "gpu"], "--device gpu: JAX finds no GPU on this machine"),  # W6
-        (["four.toml", "--dtype", "float16"], "invalid choice: 'float16'"),
-        (["four.toml", "--out", "four.toml"], "four.toml"),
-    ],
-)
-def test_wrong_commands_are_one_line_and_2(file, tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    try:
-        status_of_exit = main(["sweep", *arguments])
-    except SystemExit as error:
-        status_of_exit = error.code
-    out, err = capsys.readouterr()
-    assert status_of_exit == 2
-    assert message in err
-    assert len(err.splitlines()) <= 2
-    assert out == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["arms.csv", "four.toml"]
-
-
 def test_the_default_folder_is_named_after_the_file(file, tmp_path, stand_in, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["sweep", "four.toml", "--quiet"]) == 0

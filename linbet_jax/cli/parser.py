@@ -281,23 +281,10 @@ def _add_bench(commands: Any) -> None:
     bench = commands.add_parser(
         "bench",
         help="how fast it runs here, beside plain NumPy; tables and one JSON per run",
-        description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs that\n"
-        "are first checked to play the same arms. Prints Markdown tables and writes one JSON per run. A few minutes.",
+        add_help=False,
+        prefix_chars="\0",  # no option begins so: benchmarks/bench.py reads all arguments itself, --help too
     )
-    bench.add_argument("--quick", action="store_true", help="short horizons, fewer repeats: under a minute")
-    bench.add_argument("--scaling", action="store_true", help="also growth in T, seeds, K and d, with log-log pictures")
-    bench.add_argument(
-        "--only",
-        action="append",
-        choices=("kernels", "policies", "table"),
-        help="measure this part alone; may be repeated",
-    )
-    bench.add_argument(
-        "--baseline", metavar="FILE", help="the NumPy baseline (default ./benchmarks/numpy_baseline.py, if there)"
-    )
-    bench.add_argument("--compare", metavar="OLD.json", help="also print new/old against an earlier run's results")
-    bench.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-bench)")
-    bench.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    bench.add_argument("arguments", nargs="*")
     bench.set_defaults(module="bench")
 
 

@@ -1,6 +1,6 @@
 """Measurements in a process of their own: pinned to given cores, with its own peak of memory.
 
-`Worker` starts ``python -m linbet_jax.bench.worker CORES`` and talks to it in lines of JSON, so that runs of several
+`Worker` starts this file with the cores as its argument and talks to it in lines of JSON, so that runs of several
 workers can be interleaved without compiling anew.
 """
 
@@ -16,7 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from linbet_jax.bench.timing import Clock
+from timing import Clock
+
+import linbet_jax
 
 __all__ = ["Worker"]
 
@@ -26,10 +28,10 @@ class Worker:
 
     def __init__(self, cores: Sequence[int]) -> None:
         """Starts it; JAX is imported in the background."""
-        package = Path(__file__).resolve().parents[2]
-        path = os.pathsep.join([str(package), *filter(None, [os.environ.get("PYTHONPATH")])])
+        homes = [Path(__file__).resolve().parent, Path(linbet_jax.__file__).resolve().parents[1]]
+        path = os.pathsep.join([*map(str, homes), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "linbet_jax.bench.worker", ",".join(map(str, cores))],
+            [sys.executable, __file__, ",".join(map(str, cores))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,8 +82,9 @@ def _serve(cores: list[int]) -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    from problems import Problem
+
     from linbet_jax import runtime
-    from linbet_jax.bench.problems import Problem
 
     runtime.set_up_cpu(len(cores))
 

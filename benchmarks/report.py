@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from timing import Measurement
 
 from linbet_jax._version import __version__
-from linbet_jax.bench.timing import Measurement
 from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
-from linbet_jax.labels import NAMES, policy_label
+from linbet_jax.labels import policy_label
 from linbet_jax.results import RunFolderError, read_json
 
 __all__ = ["FORMAT", "comparison", "document", "markdown", "read"]
 
 FORMAT = "linbet-bench-1"
-NO_BASELINE = "no baseline"
 
 
 def document(measurements: Sequence[Measurement], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,13 +85,13 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def markdown(held: Mapping[str, Any]) -> str:
-    """The tables of a run."""
+    """All tables of a run."""
     found = {m["name"]: m for m in held["measurements"]}
     parts = [_heading(held)]
     for make in (_comparison_table, _other_table, _policy_table, _kernel_table, _exponent_table):
-        table = make(found)
-        if table:
-            parts.append(table)
+        text = make(found)
+        if text:
+            parts.append(text)
     return "\n\n".join(parts)
 
 
@@ -106,7 +105,7 @@ def _heading(held: Mapping[str, Any]) -> str:
     )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -115,9 +114,7 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _spread(measured: Mapping[str, Any] | None, suffix: str = "") -> str:
-    if measured is None:
-        return NO_BASELINE
+def _spread(measured: Mapping[str, Any], suffix: str = "") -> str:
     text = f"{_number(measured['median'])}{suffix}"
     if len(measured["values"]) > 1:
         text += f" ({_number(measured['low'])}–{_number(measured['high'])})"
@@ -134,14 +131,13 @@ def _problems(found: Mapping[str, Any], kind: str) -> list[str]:
 
 
 def _comparison_table(found: Mapping[str, Any]) -> str:
-    """CPU time per pull beside NumPy's; problems without a NumPy run when another has one are left out."""
-    problems = [p for p in dict.fromkeys(_problems(found, "policy")) if f"policy/{p}/cpu" in found]
-    compared = [p for p in problems if f"ratio/{p}" in found] or [p for p in problems if p.split("/")[0] in NAMES]
-    rows, notes = [], []
-    for problem in compared:
-        numpy = found.get(f"numpy/{problem}/cpu")
+    """CPU time per pull beside NumPy's."""
+    rows: list[list[str]] = []
+    notes: list[str] = []
+    for problem in dict.fromkeys(_problems(found, "numpy")):
+        numpy = found[f"numpy/{problem}/cpu"]
         mark = ""
-        if numpy is not None and numpy["note"]:
+        if numpy["note"]:
             if numpy["note"] not in notes:
                 notes.append(numpy["note"])
             mark = "*" * (1 + notes.index(numpy["note"]))
@@ -151,13 +147,13 @@ def _comparison_table(found: Mapping[str, Any]) -> str:
                 _spread(numpy, mark),
                 _spread(found[f"policy/{problem}/cpu"]),
                 _spread(found[f"policy/{problem}/wall"]),
-                _spread(found.get(f"ratio/{problem}"), "×"),
+                _spread(found[f"ratio/{problem}"], "×"),
             ]
         )
     if not rows:
         return ""
     header = ("run", "NumPy, CPU µs a pull", "CPU µs a seed-pull", "wall µs a seed-pull", "ratio of CPU times")
-    lines = [_table(header, rows)]
+    lines = [table(header, rows)]
     lines += [f"{'*' * (i + 1)} {note}." for i, note in enumerate(notes)]
     return "\n\n".join(lines)
 
@@ -180,7 +176,7 @@ def _other_table(found: Mapping[str, Any]) -> str:
             value = f"{measured['median']:.3f}×" if ratio else f"{measured['median']:.0f} MiB"
             what = "peak memory" if not measured["note"] else measured["note"]
             rows.append([f"{_title(*rest)}: {what}", value])
-    return _table(("what", "measured"), rows) if rows else ""
+    return table(("what", "measured"), rows) if rows else ""
 
 
 def _policy_table(found: Mapping[str, Any]) -> str:
@@ -195,7 +191,7 @@ def _policy_table(found: Mapping[str, Any]) -> str:
                 f"{found[f'policy/{problem}/compile']['median']:.1f}",
             ]
         )
-    return _table(("run", "seed-pulls a second", "CPU µs a seed-pull", "compiling, s"), rows) if rows else ""
+    return table(("run", "seed-pulls a second", "CPU µs a seed-pull", "compiling, s"), rows) if rows else ""
 
 
 def _kernel_table(found: Mapping[str, Any]) -> str:
@@ -203,7 +199,7 @@ def _kernel_table(found: Mapping[str, Any]) -> str:
     for kernel in dict.fromkeys(_problems(found, "kernel")):
         cells = [found.get(f"kernel/{kernel}/{subject}") for subject in ("single", "vmap", "numpy")]
         rows.append([kernel, *("–" if cell is None else _spread(cell) for cell in cells)])
-    return _table(("kernel, µs a problem", "single", "vmapped over 16", "NumPy"), rows) if rows else ""
+    return table(("kernel, µs a problem", "single", "vmapped over 16", "NumPy"), rows) if rows else ""
 
 
 def _exponent_table(found: Mapping[str, Any]) -> str:
@@ -212,7 +208,7 @@ def _exponent_table(found: Mapping[str, Any]) -> str:
         kind, *rest = name.split("/")
         if kind == "exponent":
             rows.append([rest[0], _title(rest[1]), f"{measured['median']:.2f}"])
-    return _table(("wall time of a run grows with", "run", "fitted exponent"), rows) if rows else ""
+    return table(("wall time of a run grows with", "run", "fitted exponent"), rows) if rows else ""
 
 
 # Comparison -------------------------------------------------------------------------------------------------------
@@ -239,7 +235,7 @@ def comparison(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         cells = [measured["name"], measured["unit"], _spread(past), _spread(measured), f"{quotient:.3f}"]
         rows.append([*cells, ("beyond the spread" if flag else "") if several else "one repeat"])
     gone = len(set(before) - {m["name"] for m in new["measurements"]})
-    lines = [_table(("measured", "unit", "old", "new", "new/old", ""), rows)] if rows else []
+    lines = [table(("measured", "unit", "old", "new", "new/old", ""), rows)] if rows else []
     lines.append(
         f"{len(rows)} compared, {flagged} beyond the measured spread (typically {100 * noise:.0f} %), {gone} only in "
         f"the old run ({old.get('when', 'no date')})."

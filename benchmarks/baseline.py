@@ -17,16 +17,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from problems import KEY, Problem
+from timing import Clock, timed
 
 from linbet_jax import noise, replication
-from linbet_jax.bench.problems import KEY, Problem
-from linbet_jax.bench.timing import Clock, timed
 from linbet_jax.errors import InputError
 from linbet_jax.simulator import simulate
 
 __all__ = ["DEFAULT", "Baseline", "MismatchError", "Problem", "first_difference", "load"]
 
-DEFAULT = Path("benchmarks/numpy_baseline.py")
+DEFAULT = Path(__file__).resolve().with_name("numpy_baseline.py")
 _LONG = 20_000
 _BLOCK_SECONDS = 0.15  # of rounds timed at each sampled t
 
@@ -119,16 +119,12 @@ class Baseline:
         raise InputError(f"the NumPy baseline knows no payoffs of the law {law.name}")
 
 
-def load(path: Path | None) -> Baseline | None:
-    """The baseline file; None when none was asked for and ``benchmarks/numpy_baseline.py`` is not there.
+def load(path: Path = DEFAULT) -> Baseline:
+    """The baseline file.
 
     Raises:
-        InputError: the file asked for cannot be loaded, or is no baseline.
+        InputError: it cannot be loaded, or is no baseline.
     """
-    if path is None:
-        if not DEFAULT.is_file():
-            return None
-        path = DEFAULT
     if not path.is_file():
         raise InputError(f"--baseline {path}: no such file")
     spec = importlib.util.spec_from_file_location("linbet_numpy_baseline", path)

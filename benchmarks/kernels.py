@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from baseline import Baseline
+from timing import Clock, Measurement, interleave, timed
 
-from linbet_jax.bench.baseline import Baseline
-from linbet_jax.bench.timing import Clock, Measurement, interleave, timed
 from linbet_jax.kernels import (
     doubtful_init,
     doubtful_update,
@@ -126,10 +126,9 @@ def _looped(function: Callable[..., Any]) -> Any:
     return program
 
 
-def measure(baseline: Baseline | None, *, quick: bool, dims: tuple[int, ...] = (10, 20)) -> list[Measurement]:
+def measure(baseline: Baseline, *, repeats: int, dims: tuple[int, ...]) -> list[Measurement]:
     """Microseconds per problem of every kernel in float64, single and vmapped, and of NumPy's where it has one."""
     found: list[Measurement] = []
-    repeats = 3 if quick else 5
     for dim in dims:
         kernels = [*_kernels(dim), *([_mom()] if dim == dims[0] else [])]
         for kernel in kernels:
@@ -141,7 +140,7 @@ def measure(baseline: Baseline | None, *, quick: bool, dims: tuple[int, ...] = (
                 "single": _sampler(_looped(kernel.function), jax.tree.map(jnp.asarray, one), _LOOPS),
                 "vmap": _sampler(_looped(jax.vmap(kernel.function)), stacked, _LOOPS * BLOCK),
             }
-            if baseline is not None and kernel.numpy is not None:
+            if kernel.numpy is not None:
                 subjects["numpy"] = _numpy_sampler(kernel.numpy, baseline.module, one)
             samples = interleave(subjects, repeats=repeats)
             for subject, clocks in samples.items():

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from linbet_jax.bench.problems import Problem
-from linbet_jax.bench.timing import timed
+from problems import Problem
+from timing import timed
 
 __all__ = ["Floor", "floor"]
 

@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 
 import jax
+from timing import Clock, timed
 
 from linbet_jax.bandit import LinearBandit
-from linbet_jax.bench.timing import Clock, timed
 from linbet_jax.datasets import dataset
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from linbet_jax.bench.baseline import Baseline
-from linbet_jax.bench.problems import Problem
-from linbet_jax.bench.timing import Measurement, interleave
+from baseline import Baseline
+from problems import Problem
+from timing import Measurement, interleave
+
 from linbet_jax.datasets import make_instance
 from linbet_jax.noise import Pareto, StudentT
 from linbet_jax.plotting import growth_figure, save_figure
@@ -22,21 +23,20 @@ _POLICIES = ("tofu", "crt", "menu")
 _SEEDS = 32
 
 
-def measure(baseline: Baseline | None, *, quick: bool, say: Callable[[str], None]) -> Iterator[Measurement]:
+def measure(baseline: Baseline, *, quick: bool, say: Callable[[str], None]) -> Iterator[Measurement]:
     """Wall seconds of whole runs along every axis, and their fitted exponents."""
     for axis in AXES:
         for policy in _POLICIES:
             yield from _along(axis, policy, quick, say)
-    if baseline is not None:
-        # The full pass at every round: quadratic in T.
-        horizons = (500, 1_000, 2_000) if quick else (1_000, 3_000, 10_000, 30_000)
-        samples = []
-        for horizon in horizons:
-            problem = Problem.of("tofu", "S3", horizon)
-            say(f"scaling in T: NumPy {problem.name}")
-            clocks = interleave({"numpy": functools.partial(baseline.sample, problem)}, repeats=2, budget=5)["numpy"]
-            samples.append(tuple(clock.wall * horizon for clock in clocks))
-        yield from _results("T", "NumPy TOFU", horizons, samples)
+    # The full pass at every round: quadratic in T.
+    horizons = (500, 1_000, 2_000) if quick else (1_000, 3_000, 10_000, 30_000)
+    samples = []
+    for horizon in horizons:
+        problem = Problem.of("tofu", "S3", horizon)
+        say(f"scaling in T: NumPy {problem.name}")
+        clocks = interleave({"numpy": functools.partial(baseline.sample, problem)}, repeats=2, budget=5)["numpy"]
+        samples.append(tuple(clock.wall * horizon for clock in clocks))
+    yield from _results("T", "NumPy TOFU", horizons, samples)
 
 
 def _points(axis: str, policy: str, quick: bool) -> tuple[int, ...]:

@@ -7,21 +7,19 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
+import kernels
+import scaling
+from baseline import Baseline
+from floors import floor
+from problems import Problem
+from timing import Clock, Measurement, interleave, ratio
+from worker import Worker
 
 from linbet_jax import policies
-from linbet_jax.bench import kernels, scaling
-from linbet_jax.bench.baseline import Baseline
-from linbet_jax.bench.floors import floor
-from linbet_jax.bench.problems import Problem
-from linbet_jax.bench.timing import Clock, Measurement, interleave, ratio
-from linbet_jax.bench.worker import Worker
 from linbet_jax.cores import usable_cores
 from linbet_jax.datasets import DATASETS
 
-__all__ = ["PARTS", "QUICK_PARTS", "Plan", "run"]
-
-PARTS = ("kernels", "policies", "table")
-QUICK_PARTS = ("kernels", "table")  # of a quick run that names none
+__all__ = ["Plan", "run"]
 
 # The rows of the table that have a NumPy counterpart: policy, data set, pulls.
 ROWS = (
@@ -37,6 +35,7 @@ ROWS = (
     ("oful", "S4", 10_000),
 )
 QUICK_ROWS = (("tofu", "S3", 2_000), ("menu", "S1", 2_000), ("mom", "S1", 2_000), ("crt", "S3", 2_000))
+SMOKE_ROWS = (("mom", "S1", 600), ("crt", "S3", 600))
 FLOORS = (("crt", "S3"), ("crt", "S4"), ("oful", "S3"), ("oful", "S4"), ("tofu", "S3"), ("tofu", "S4"))
 SAMPLED_FROM = 50_000  # longer full-pass runs of the NumPy baseline are integrated from sampled rounds
 SAMPLED_AT = (0.0, 0.01, 0.05, 0.2, 0.5, 0.75, 0.999)  # of the horizon
@@ -49,22 +48,31 @@ class Plan:
     """How much is measured.
 
     Attributes:
-        parts: some of `PARTS`.
+        parts: some of "kernels", "policies", "table".
         quick: a coarse look in less than a minute.
+        smoke: with ``quick``, only to see that it works.
         scaling: also how time grows with T, seeds, K and d.
     """
 
-    parts: tuple[str, ...] = PARTS
+    parts: tuple[str, ...]
     quick: bool = False
+    smoke: bool = False
     scaling: bool = False
+
+    @property
+    def rows(self) -> tuple[tuple[str, str, int], ...]:
+        """Policy, data set and pulls of the table's rows."""
+        if "table" not in self.parts:
+            return ()
+        return SMOKE_ROWS if self.smoke else QUICK_ROWS if self.quick else ROWS
 
     @property
     def repeats(self) -> int:
         """Samples of everything that is timed."""
-        return 3 if self.quick else 5
+        return 1 if self.smoke else 3 if self.quick else 5
 
 
-def run(plan: Plan, baseline: Baseline | None, say: Say) -> Iterator[Measurement]:
+def run(plan: Plan, baseline: Baseline, say: Say) -> Iterator[Measurement]:
     """Measures, one result after the other.
 
     Raises:
@@ -72,19 +80,19 @@ def run(plan: Plan, baseline: Baseline | None, say: Say) -> Iterator[Measurement
     """
     if "kernels" in plan.parts:
         say("kernels")
-        yield from kernels.measure(baseline, quick=plan.quick, dims=(10,) if plan.quick else (10, 20))
-    rows = (QUICK_ROWS if plan.quick else ROWS) if "table" in plan.parts else ()
+        yield from kernels.measure(baseline, repeats=plan.repeats, dims=(10,) if plan.quick else (10, 20))
     costs: dict[tuple[str, str, int], Measurement] = {}
-    for policy, data_set, horizon in rows:
+    for policy, data_set, horizon in plan.rows:
         for measurement in _against_numpy(Problem.of(policy, data_set, horizon), baseline, plan, say):
             if measurement.name.endswith("/cpu") and measurement.name.startswith("policy/"):
                 costs[policy, data_set, horizon] = measurement
             yield measurement
     if "policies" in plan.parts:
-        yield from _every_policy(plan, set(rows), say)
+        yield from _every_policy(plan, set(plan.rows), say)
     if "table" in plan.parts:
         yield from _floors(costs, say)
-        yield from _processes(plan, say)
+        if not plan.smoke:
+            yield from _processes(plan, say)
     if plan.scaling:
         yield from scaling.measure(baseline, quick=plan.quick, say=say)
 
@@ -99,7 +107,7 @@ def _costs(name: str, clocks: Sequence[Clock], unit: str, note: str = "") -> Ite
     yield Measurement(f"{name}/wall", f"wall us per {unit}", tuple(1e6 * clock.wall for clock in clocks), note)
 
 
-def _against_numpy(problem: Problem, baseline: Baseline | None, plan: Plan, say: Say) -> Iterator[Measurement]:
+def _against_numpy(problem: Problem, baseline: Baseline, plan: Plan, say: Say) -> Iterator[Measurement]:
     """Ours and NumPy's run of one problem in turn, once NumPy's is known to play the same arms."""
     say(f"{problem.name} against NumPy")
     long = problem.horizon > SAMPLED_FROM
@@ -107,25 +115,23 @@ def _against_numpy(problem: Problem, baseline: Baseline | None, plan: Plan, say:
     compiled = problem.warm()
     subjects: dict[str, Callable[[], Clock]] = {"ours": functools.partial(problem.sample, seeds)}
     note = ""
-    if baseline is not None:
-        if long:
-            at = [int(share * problem.horizon) + 1 for share in SAMPLED_AT]
-            subjects["numpy"] = functools.partial(baseline.sample_rounds, problem, at)
-            baseline.sample_rounds(problem, at[:2])  # draws noise and history, which are kept
-            note = (
-                "NumPy's whole run integrated over t from blocks of rounds that begin at t = "
-                f"{', '.join(map(str, at))}, each on the true history; their arms were checked"
-            )
-        else:
-            baseline.check(problem)
-            subjects["numpy"] = functools.partial(baseline.sample, problem)
+    if long:
+        at = [int(share * problem.horizon) + 1 for share in SAMPLED_AT]
+        subjects["numpy"] = functools.partial(baseline.sample_rounds, problem, at)
+        baseline.sample_rounds(problem, at[:2])  # draws noise and history, which are kept
+        note = (
+            "NumPy's whole run integrated over t from blocks of rounds that begin at t = "
+            f"{', '.join(map(str, at))}, each on the true history; their arms were checked"
+        )
+    else:
+        baseline.check(problem)
+        subjects["numpy"] = functools.partial(baseline.sample, problem)
     samples = interleave(subjects, repeats=plan.repeats, budget=40 if long else 20)
     yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull", f"{seeds} seeds")
     yield Measurement(f"policy/{problem.name}/compile", "s", (compiled,))
-    if "numpy" in samples:
-        yield from _costs(f"numpy/{problem.name}", samples["numpy"], "pull", note)
-        cpu = ratio([c.cpu for c in samples["numpy"]], [c.cpu for c in samples["ours"]])
-        yield Measurement(f"ratio/{problem.name}", "x", cpu, "CPU time per pull, NumPy over linbet_jax")
+    yield from _costs(f"numpy/{problem.name}", samples["numpy"], "pull", note)
+    cpu = ratio([c.cpu for c in samples["numpy"]], [c.cpu for c in samples["ours"]])
+    yield Measurement(f"ratio/{problem.name}", "x", cpu, "CPU time per pull, NumPy over linbet_jax")
 
 
 def _every_policy(plan: Plan, done: set[tuple[str, str, int]], say: Say) -> Iterator[Measurement]:

@@ -1,0 +1,123 @@
+"""How fast linbet_jax runs here, beside plain NumPy: tables, and one JSON per run.
+
+    python benchmarks/bench.py [--quick] [--scaling] [--only PART] [--compare OLD.json] [--out DIR]
+
+`linbet bench` does the same. Exit status 1: the NumPy baseline plays other arms; 2: wrong input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # the files beside this one, under PYTHONSAFEPATH too
+
+PARTS = ("kernels", "policies", "table")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Wrong usage in one line."""
+        self.exit(2, f"bench: error: {message}\n")
+
+
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _Parser(
+        prog="python benchmarks/bench.py",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs that\n"
+        "are first checked to play the same arms. Prints Markdown tables and writes one JSON per run. A few minutes.",
+    )
+    parser.add_argument("--quick", action="store_true", help="short horizons, fewer repeats: under a minute")
+    parser.add_argument("--smoke", action="store_true", help="tiny runs that only show that it works; writes nothing")
+    parser.add_argument(
+        "--scaling", action="store_true", help="also growth in T, seeds, K and d, with log-log pictures"
+    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part alone; may be repeated")
+    parser.add_argument("--baseline", metavar="FILE", help="the NumPy baseline (default: numpy_baseline.py here)")
+    parser.add_argument("--compare", metavar="OLD.json", help="also print new/old against an earlier run's results")
+    parser.add_argument("--out", metavar="DIR", default="linbet-bench", help="output folder (default ./linbet-bench)")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measures, prints the tables and writes the results."""
+    options = _parsed(argv)
+    # One run on one core is what the baseline stands for; BLAS reads this when NumPy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import baseline
+
+    from linbet_jax.errors import InputError
+
+    try:
+        return _run(options)
+    except (InputError, baseline.MismatchError) as error:
+        print(f"bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    import baseline
+    import report
+    import scaling
+    import suite
+
+    from linbet_jax import runtime
+    from linbet_jax.errors import InputError
+    from linbet_jax.results import write_json, write_text
+
+    os.environ.setdefault(runtime.CACHE_SWITCH, "off")  # the time to compile is measured, not that to load
+    device = runtime.prepare("cpu")
+
+    def say(line: str) -> None:
+        if not options.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    old = report.read(Path(options.compare)) if options.compare else None
+    numpy = baseline.load(Path(options.baseline) if options.baseline else baseline.DEFAULT)
+    out = Path(options.out)
+    if not options.smoke:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out {out}: {error.strerror or error}") from error
+
+    say(f"device: {device}; NumPy baseline: {numpy.path}")
+    quick = options.quick or options.smoke
+    parts = options.only or (["kernels", "table"] if quick else PARTS)
+    plan = suite.Plan(tuple(parts), quick, options.smoke, options.scaling)
+    settings = {
+        "parts": list(plan.parts),
+        "quick": plan.quick,
+        "scaling": plan.scaling,
+        "baseline": numpy.path,
+        "load": round(os.getloadavg()[0], 2),
+    }
+    measurements = list(suite.run(plan, numpy, say))
+    results = report.document(measurements, settings)
+    text = report.markdown(results)
+    print(text)
+    if old is not None:
+        print("\n" + report.comparison(old, results))
+    if options.smoke:
+        return 0
+    name = "bench-" + results["when"].replace(":", "").split("+")[0]
+    files = [out / f"{name}.json", out / f"{name}.md"]
+    write_json(files[0], results)
+    write_text(files[1], text + "\n")
+    if plan.scaling:
+        files += scaling.draw(measurements, out)
+    print()
+    for path in files:
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,18 @@
+"""How often the simulator traces: promises to compile once are counted by chex."""
+
+import contextlib
+
+import chex
+import pytest
+
+from linbet_jax import simulator
+
+
+@contextlib.contextmanager
+def programs_at_most(count):
+    """Within the block the simulator, its programs forgotten, traces so many; one more is an AssertionError."""
+    simulator._PROGRAMS.clear()
+    chex.clear_trace_counter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator, "_run_blocks", chex.assert_max_traces(simulator._run_blocks, count))
+        yield
