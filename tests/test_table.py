@@ -1,10 +1,12 @@
 """`load`: a sweep's folder as cells, one tidy table and summaries; what is absent or damaged is named."""
 
+import csv
 import json
 import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +15,12 @@ import pytest
 from sweep_folders import cell, make_sweep, numbers, write_cell
 
 import linbet_jax as lb
+from linbet_jax.cli import main
 from linbet_jax.results import RunFolderError
 from linbet_jax.sweep import table
 from linbet_jax.sweep.reading import read_run
 
+EARLIER = Path(__file__).resolve().parent / "data" / "earlier_sweep"  # of earlier_sweep.toml, never to be made anew
 CELLS = [
     cell("S3", "tofu"),
     cell("S3", "tofu", radius_scale=0.03),
@@ -263,6 +267,35 @@ def test_constants_of_several_kinds_are_text():
     for values in ([1, "a"], [True, 1], [[1, 2]], [None]):
         assert table._type_of(values) == pa.dictionary(pa.int32(), pa.string())
     assert table._fitting(0.5, table._type_of([0.5, "box"])) == "0.5"
+
+
+@pytest.mark.parametrize("numerics", ["its own", {"linbet_jax": "9.9.9", "code": "0"}, None])
+def test_a_folder_of_an_earlier_version_is_still_read(tmp_path, capsys, numerics):
+    """Whatever its manifest says of versions and of the code; the numbers are those that were printed then."""
+    folder = shutil.copytree(EARLIER, tmp_path / "sweep")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["numerics"]["code"] == "ae4958aae7646c41"
+    if numerics != "its own":
+        manifest |= {"numerics": numerics, "git": None}
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    sweep = lb.load(folder)
+    assert (sweep.progress, sweep.swept) == ("4 of 4 cells done", ("radius_scale",))
+    assert [(c.set, c.policy, c.value("radius_scale")) for c in sweep.cells] == [
+        ("S3", "tofu", 1.0), ("S3", "tofu", 0.5), ("S3", "oful", 1.0), ("S3", "oful", 0.5),
+    ]  # fmt: skip
+    assert sweep.table.num_rows == 4 * 4 * 3
+    run = sweep.cells[3].run()
+    assert (run.rounds.tolist(), run.seeds.tolist(), run.health.tolist()) == ([20, 40, 60], [0, 1, 2, 3], [0] * 4)
+    last = [18.493331, 12.312930, 25.102204, 28.579255], [206.183540, 198.049061, 158.813017, 135.286283]
+    np.testing.assert_allclose([run.regret[:, -1], run.payoff[:, -1]], last, atol=1e-6)
+    assert sweep.cells[0].journey.seed_pulls == 240
+    means = [70.47062862317621, 70.32965163974444, 47.050293917086265, 21.121929840829406]
+    np.testing.assert_allclose(sweep.summary()["mean"].to_pylist(), means, rtol=1e-12)
+    assert main(["report", str(folder), "--format", "html", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    rows = list(csv.DictReader((folder / "report" / "summary.csv").read_text(encoding="utf-8").splitlines()))
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], means, rtol=1e-12)
+    assert "an earlier sweep" in (folder / "report" / "index.html").read_text(encoding="utf-8")
 
 
 def test_loading_imports_no_jax(folder):
