@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from linbet_jax import regret, theory
 from linbet_jax.labels import policy_label
-from linbet_jax.results import RunFolderError
-from linbet_jax.sweep.reading import CellRun
-from linbet_jax.sweep.table import Cell, Pair, Results, compare
+from linbet_jax.sweep.reading import CellFileError, CellRun
+from linbet_jax.sweep.table import Cell, Pair, Results, compare, spoiled
 
 __all__ = [
     "Band",
@@ -225,9 +224,8 @@ def gather(sweep: Results, *, level: float = 0.95, progress: Callable[[int], Non
         if cell.readable:
             try:
                 held[cell.id] = _digested(cell.run(), level)
-            except (RunFolderError, ValueError) as error:
-                # A seed called healthy that holds NaN is damage too: no such file is ever written.
-                kept = dataclasses.replace(cell, state="damaged", stored=0, error=str(error))
+            except CellFileError as error:
+                kept = spoiled(cell, error)
         cells.append(kept)
         if progress is not None:
             progress(count)
@@ -290,8 +288,7 @@ def _digested(run: CellRun, level: float) -> tuple[Band, regret.Summary, CellRun
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
     band = Band(run.rounds[at].astype(np.float64), curve.mean, curve.low, curve.high)
     final = regret.summarize(run.regret[:, -1], run.health, level=level)
-    last = CellRun(run.seeds, run.rounds[-1:], run.regret[:, -1:].copy(), run.payoff[:, -1:].copy(), run.health)
-    return band, final, last
+    return band, final, run.last
 
 
 def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tuple[str, str]]:

@@ -202,7 +202,7 @@ def _overview(report: Report) -> str:
     journeys = [cell.journey for cell in cells]
     tiles = [
         ("Cells done", f"{done:,}", f"of {len(cells):,}"),
-        ("Failed, damaged", f"{sum(cell.state in ('failed', 'damaged') for cell in cells):,}", ""),
+        ("Failed, not readable", f"{sum(cell.state in ('failed', 'damaged', 'unreadable') for cell in cells):,}", ""),
         ("Not computed", f"{sum(cell.state in ('missing', 'started', 'partial') for cell in cells):,}", ""),
         ("Unhealthy seeds", f"{report.unhealthy:,}", f"of {sum(cell.stored for cell in cells):,}"),
         ("Pulls", _count(pulls), ""),
