@@ -1,21 +1,36 @@
 """Figures, drawn with matplotlib's object interface on the Agg canvas: no global state, no window, no pyplot.
 
-The only module that imports matplotlib. It draws what it is given: curves with their summaries over seeds.
+It draws what it is given: curves with their summaries over seeds, in a style of its own whatever the user's settings
+say. The first module to import matplotlib: a backend that the environment asks for, a notebook's for example, may not
+be there, and no figure here needs one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import math
+import os
+import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+_backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
 import matplotlib
+import matplotlib.style
+
+if _backend is not None:
+    os.environ["MPLBACKEND"] = _backend
+    with contextlib.suppress(ValueError):  # not there; pyplot, if the user imports it, chooses another one
+        matplotlib.rcParams["backend"] = _backend
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -44,6 +59,7 @@ __all__ = [
     "policy_label",
     "save_figure",
     "spread_apart",
+    "styled",
     "tuning_figure",
 ]
 
@@ -82,9 +98,12 @@ STYLE: Mapping[str, Any] = {
     "xtick.minor.width": 0.4,
     "ytick.minor.width": 0.4,
     "pdf.fonttype": 42,
+    "svg.hashsalt": "linbet_jax",
     "figure.dpi": 100,
     "savefig.dpi": 220,
 }
+# What tells the time of writing, by format: left out.
+_DATES: Mapping[str, tuple[str, ...]] = {"pdf": ("CreationDate",), "png": (), "svg": ("Date",)}
 _BARS = 6  # error bars per curve
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
@@ -196,7 +215,7 @@ def panel_figure(
     if len(widths) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
     columns = widths.pop()
-    with _style():
+    with styled():
         figure, axes = _grid(len(rows), columns, title, note)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
@@ -273,7 +292,7 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
     widths = {len(charts) for charts in rows}
     if len(widths) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many charts, one at least, got {[len(r) for r in rows]}")
-    with _style():
+    with styled():
         room = _label_room([series.label for charts in rows for chart in charts for series in chart.series])
         figure, axes = _grid(len(rows), widths.pop(), title, note, room)
         for line, charts in zip(axes, rows, strict=True):
@@ -385,9 +404,8 @@ def growth_figure(
     Raises:
         ValueError: as in `regret.fitted_exponent`.
     """
-    with _style():
-        figure = Figure(figsize=(4.6, 3.1))
-        FigureCanvasAgg(figure)
+    with styled():
+        figure = _Figure(4.6, 3.1)
         ax = figure.subplots(gridspec_kw={"left": 0.14, "right": 0.66, "top": 0.9, "bottom": 0.15})
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -412,9 +430,7 @@ def growth_figure(
 
 def _label_room(labels: Sequence[str]) -> float:
     """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    figure = Figure()
-    FigureCanvasAgg(figure)
-    text = figure.text(0, 0, "", fontsize=_LABEL_SIZE)
+    text = _Figure(1, 1).text(0, 0, "", fontsize=_LABEL_SIZE)
     widest = 0.0
     for label in labels:
         text.set_text(label)
@@ -430,8 +446,7 @@ def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> 
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
     panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
-    figure = Figure(figsize=(width, panels_height))
-    FigureCanvasAgg(figure)
+    figure = _Figure(width, panels_height)
     above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
     below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
     for text in (above, below):
@@ -458,17 +473,62 @@ def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> 
     return figure, axes
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure whole or not at all, the same bytes for the same figure; the suffix says the format."""
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
-    with _style(), replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."), metadata=metadata)
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Writes a figure whole or not at all, the same bytes for the same figure.
+
+    Args:
+        figure: of this module, or any other of matplotlib's.
+        path: its suffix says the format: .pdf, .png or .svg.
+
+    Raises:
+        ValueError: not a figure, no path, another suffix, or a folder that is not there.
+    """
+    if not isinstance(figure, Figure):
+        raise ValueError(f"figure={figure!r}: must be a matplotlib Figure")
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"path={path!r}: must be a str or a pathlib.Path")
+    place = Path(path)
+    kind = place.suffix.lower().removeprefix(".")
+    if kind not in _DATES:
+        raise ValueError(f"path={os.fspath(path)!r}: must end in .pdf, .png or .svg")
+    if not place.parent.is_dir():
+        raise ValueError(f"path={os.fspath(path)!r}: there is no folder {place.parent}")
+    metadata: dict[str, Any] = dict.fromkeys(_DATES[kind])
+    with styled(), replacing(place) as temporary:
+        figure.savefig(temporary, format=kind, metadata=metadata)
 
 
-def _style() -> AbstractContextManager[None]:
-    """The figures' settings, for as long as the block lasts."""
-    settings: Any = dict(STYLE)
-    return matplotlib.rc_context(settings)
+def styled(style: Mapping[str, Any] = STYLE) -> AbstractContextManager[None]:
+    """Matplotlib's own defaults with these settings on top, for as long as the block lasts: the user's have no say."""
+    return matplotlib.style.context(["default", dict(style)])
+
+
+class _Figure(Figure):
+    """A figure in this module's style whenever it is drawn: ticks are made then, and would follow the user's settings.
+
+    A notebook shows it, with pyplot or without.
+    """
+
+    def __init__(self, width: float, height: float) -> None:
+        """An empty one of this size in inches, on an Agg canvas of its own."""
+        super().__init__(figsize=(width, height))
+        FigureCanvasAgg(self)
+
+    def draw(self, renderer: RendererBase) -> None:
+        """As matplotlib does it."""
+        with styled():
+            super().draw(renderer)
+
+    def savefig(self, *arguments: Any, **settings: Any) -> None:
+        """As matplotlib does it."""
+        with styled():
+            super().savefig(*arguments, **settings)
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows."""
+        stream = io.BytesIO()
+        self.savefig(stream, format="png", dpi="figure")
+        return stream.getvalue()
 
 
 def _inches(text: Text) -> tuple[float, float]:

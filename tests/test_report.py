@@ -4,7 +4,10 @@ import csv
 import html.parser
 import io
 import math
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -528,6 +531,24 @@ def test_wrong_usage_is_one_line(arguments, message, tmp_path, monkeypatch, caps
     assert status == 2
     assert message in said.splitlines()[-1]
     assert not (tmp_path / "sweep" / "report").exists()
+
+
+def test_the_user_s_settings_of_matplotlib_change_no_byte(tmp_path):
+    """In a terminal of a notebook: a backend that is not there, and a file of settings that asks for TeX."""
+    folder = make_sweep(tmp_path / "sweep", [cell("S3", p, t, seeds=5) for p in ("tofu", "oful") for t in (500, 1000)])
+    write_report(folder, tmp_path / "plain", formats=("html", "png"))
+    settings = tmp_path / "matplotlibrc"
+    settings.write_text("text.usetex: True\nfont.size: 30\nfont.weight: bold\nsavefig.bbox: tight\nbackend: tkagg\n")
+    environment = {**os.environ, "MPLBACKEND": "module://not_there.backend_inline", "MATPLOTLIBRC": str(settings)}
+    command = [sys.executable, "-m", "linbet_jax", "report", str(folder), "--out", str(tmp_path / "own")]
+    done = subprocess.run(
+        [*command, "--format", "html,png"], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+    names = sorted(path.relative_to(tmp_path / "plain") for path in (tmp_path / "plain").rglob("*.*"))
+    assert {path.suffix for path in names} == {".html", ".png", ".csv", ".md", ".tex"}
+    for name in names:
+        assert (tmp_path / "own" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes(), name
 
 
 def test_wrong_arguments_in_python(tmp_path):

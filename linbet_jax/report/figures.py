@@ -22,7 +22,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from linbet_jax.plotting import OneUnit, spread_apart
+from linbet_jax.plotting import OneUnit, spread_apart, styled
 from linbet_jax.report.gather import (
     SHOWN,
     Band,
@@ -52,7 +52,8 @@ ROW = 36.0  # of a box or an interval with its name above it
 LEADER, WIDEST = 24.0, 152.0  # from the axes to a name, and the most that names may take with it
 DOTS = 120  # seeds drawn as points per box
 WIDE = 20.0  # values that span more than this factor get a log axis
-_FONT = FontProperties(family="DejaVu Sans", size=10)
+with styled():
+    _FONT = FontProperties(family="DejaVu Sans", size=10)
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax import regret as statistics
@@ -16,6 +16,9 @@ from linbet_jax.regret import Summary
 from linbet_jax.results import write_text
 from linbet_jax.tables import csv_text, interval, markdown_table, number
 from linbet_jax.tuning import TuningCurve
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Report", "Run", "policy_label", "summary_text", "terminal_table", "write"]
 
