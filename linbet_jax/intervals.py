@@ -1,9 +1,9 @@
 """Intervals that need no normal law: bootstrap, order statistics, trimmed means, and intervals of a share.
 
 As everywhere in the summaries a seed is one observation, pulls are never resampled, and a seed that met something
-non-finite is counted and left out. Everything runs on the host in NumPy float64, whole curves `[S, R]` at once. What
-does not depend on where the zero is (means, medians, quantiles) is worked out relative to the first seed, so that a
-constant series has no spread at all and values near 1e8 lose nothing.
+non-finite is counted and left out. Everything runs on the host in NumPy float64, whole curves `[S, R]` at once. Sums
+are taken relative to the median: a constant series has no spread at all, values near 1e8 lose nothing, and one seed of
+1e20 takes no digit from the others.
 
 References:
     Efron. Better bootstrap confidence intervals. Journal of the American Statistical Association, 1987.
@@ -21,16 +21,19 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, betaincinv, ndtr, ndtri, stdtrit
+from scipy.special import bdtr, bdtrc, betaincinv, ndtr, ndtri, stdtrit
 
 __all__ = [
     "Estimate",
     "Share",
     "bootstrap_interval",
+    "centred_mean",
     "check_level",
+    "healthy_seeds",
     "healthy_values",
     "quantile_interval",
     "share_interval",
+    "trimmed_count",
     "trimmed_mean",
     "win_rate",
 ]
@@ -39,6 +42,7 @@ FloatArray = NDArray[np.float64]
 Statistic = Callable[[FloatArray, int], FloatArray]
 
 RESAMPLES = 2000
+TRIMMED = 0.1  # cut off at each end by default
 _CHUNK = 2**22  # resampled numbers in memory at once
 
 
@@ -48,7 +52,7 @@ class Estimate:
 
     Attributes:
         value: `[...]` the statistic over the healthy seeds; NaN when there is none.
-        low: `[...]` lower end of the interval; NaN where the seeds are too few for one.
+        low: `[...]` lower end of the interval; NaN where the seeds are too few for one, -inf where nothing bounds it.
         high: `[...]` upper end.
         standard_error: `[...]` of the statistic; NaN where there is none.
         n: healthy seeds.
@@ -56,6 +60,7 @@ class Estimate:
         unhealthy: seeds left out because something non-finite was met.
         level: coverage the interval is built for.
         method: how it was built.
+        caveat: a sentence that belongs wherever the estimate is shown; mostly empty.
     """
 
     value: FloatArray
@@ -67,6 +72,7 @@ class Estimate:
     unhealthy: int
     level: float
     method: str
+    caveat: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,15 +112,15 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
 
 
-def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, int]:
-    """The healthy seeds' values and the number of seeds that were run.
+def healthy_seeds(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The values as float64, and which seeds are healthy.
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
         health: `[S]` health words (0 is healthy). Without it a seed is healthy when all its values are finite.
 
     Returns:
-        (`[n, ...]` float64, S).
+        (`[S, ...]`, `[S]`).
 
     Raises:
         ValueError: no seed axis or no seed, `health` of another length, or a seed called healthy that holds a
@@ -131,7 +137,23 @@ def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[
         raise ValueError(
             f"seed index {int(np.argmax(healthy & ~finite))} is marked healthy but holds a non-finite value"
         )
+    return everything, np.asarray(healthy, dtype=np.bool_)
+
+
+def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, int]:
+    """The healthy seeds' values `[n, ...]` and the number of seeds that were run; arguments as in `healthy_seeds`."""
+    everything, healthy = healthy_seeds(values, health)
     return everything[healthy], everything.shape[0]
+
+
+def trimmed_count(proportion: float, n: int) -> int:
+    """floor(proportion n), of the number that was written: in floating point 0.29 times 100 is below 29."""
+    return min(math.floor(proportion * n * (1 + 1e-12)), (n - 1) // 2)
+
+
+def centred_mean(values: FloatArray, centre: FloatArray) -> FloatArray:
+    """Mean over the first axis, worked out relative to something in the middle of the values."""
+    return np.asarray(centre + (values - centre).mean(axis=0))
 
 
 def bootstrap_interval(
@@ -150,7 +172,7 @@ def bootstrap_interval(
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words, as in `healthy_values`.
+        health: `[S]` health words, as in `healthy_seeds`.
         statistic: "mean", "median", or a function of (values, axis of the seeds) that works on stacks of samples.
         method: "percentile", or "bca" (bias-corrected and accelerated).
         level: coverage of the interval, in (0, 1).
@@ -162,7 +184,7 @@ def bootstrap_interval(
         healthy seeds have no interval.
 
     Raises:
-        ValueError: an unknown statistic or method, too few resamples, or as in `healthy_values`.
+        ValueError: an unknown statistic or method, too few resamples, or as in `healthy_seeds`.
     """
     check_level(level)
     kept, seeds = healthy_values(values, health)
@@ -181,7 +203,7 @@ def bootstrap_interval(
     if n == 0:
         nothing = np.full(np.shape(of(np.ones((1, *kept.shape[1:])), 0)), np.nan)
         return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, method)
-    offset = kept[0] if shifts else np.zeros(())
+    offset = np.median(kept, axis=0) if shifts else np.zeros(())
     sample = kept - offset
     value = np.asarray(of(sample, 0), dtype=np.float64)
     if n == 1:
@@ -269,42 +291,46 @@ def quantile_interval(
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
         probability: p, in (0, 1).
-        health: `[S]` health words, as in `healthy_values`.
+        health: `[S]` health words, as in `healthy_seeds`.
         level: least coverage of the interval, in (0, 1).
 
     Returns:
-        The quantile (linear interpolation); an end that no order statistic can be is NaN (too few seeds), and the
-        standard error is NaN, as none is used.
+        The quantile (linear interpolation, kept inside its interval). An end that no order statistic can be is
+        infinite: the seeds are too few to bound the quantile there, which the caveat says. The standard error is NaN,
+        as none is used.
 
     Raises:
-        ValueError: `probability` is not in (0, 1), or as in `healthy_values`.
+        ValueError: `probability` is not in (0, 1), or as in `healthy_seeds`.
     """
     check_level(level)
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie strictly between 0 and 1, got {probability}")
     kept, seeds = healthy_values(values, health)
     n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
-    value = low = high = nothing
-    if n > 0:
-        ordered = np.sort(kept, axis=0)
-        value = kept[0] + np.asarray(np.quantile(kept - kept[0], probability, axis=0), dtype=np.float64)
-        tail = (1 - level) / 2
-        at_most = bdtr(np.arange(n), n, probability)  # P(Bin <= k), k = 0..n-1
-        lower = int(np.sum(at_most <= tail))  # the largest l with P(Bin <= l - 1) <= tail
-        upper = int(np.argmax(1 - at_most <= tail)) + 1 if 1 - at_most[-1] <= tail else n + 1
-        low = ordered[lower - 1] if lower >= 1 else nothing
-        high = ordered[upper - 1] if upper <= n else nothing
-    return Estimate(value, low, high, nothing, n, seeds, seeds - n, level, "order statistics")
+    if n == 0:
+        return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, "order statistics")
+    ordered = np.sort(kept, axis=0)
+    tail = (1 - level) / 2 * (1 + 1e-12)  # a tail that is exact on paper counts
+    ranks = np.arange(n)
+    lower = int(np.sum(bdtr(ranks, n, probability) <= tail))  # the largest l with P(Bin <= l - 1) <= tail
+    upper = n + 1 - int(np.sum(bdtrc(ranks, n, probability) <= tail))  # the smallest u with P(Bin >= u) <= tail
+    low = ordered[lower - 1] if lower >= 1 else np.full_like(nothing, -np.inf)
+    high = ordered[upper - 1] if upper <= n else np.full_like(nothing, np.inf)
+    value = np.asarray(np.clip(np.quantile(kept, probability, axis=0), low, high))
+    unbounded = [side for side, there in (("below", lower >= 1), ("above", upper <= n)) if not there]
+    few = f"{n} seed{'s' * (n > 1)} cannot bound the {probability:g}-quantile from {' and '.join(unbounded)}"
+    caveat = few if unbounded else ""
+    return Estimate(value, low, high, nothing, n, seeds, seeds - n, level, "order statistics", caveat)
 
 
 def trimmed_mean(
-    values: ArrayLike, health: ArrayLike | None = None, *, proportion: float = 0.1, level: float = 0.95
+    values: ArrayLike, health: ArrayLike | None = None, *, proportion: float = TRIMMED, level: float = 0.95
 ) -> Estimate:
     """Mean without the g = floor(proportion n) smallest and largest seeds, with Yuen's standard error.
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words, as in `healthy_values`.
+        health: `[S]` health words, as in `healthy_seeds`.
         proportion: cut off at each end, in [0, 0.5).
         level: coverage of the Student-t interval with n - 2g - 1 degrees of freedom, in (0, 1).
 
@@ -313,7 +339,7 @@ def trimmed_mean(
         deviations of the Winsorised values; NaN for h < 2.
 
     Raises:
-        ValueError: `proportion` is not in [0, 0.5), or as in `healthy_values`.
+        ValueError: `proportion` is not in [0, 0.5), or as in `healthy_seeds`.
     """
     check_level(level)
     if not 0 <= proportion < 0.5:
@@ -321,15 +347,14 @@ def trimmed_mean(
     kept, seeds = healthy_values(values, health)
     n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
     value = low = high = error = nothing
-    cut = math.floor(proportion * n)
+    cut = trimmed_count(proportion, n)
     rest = n - 2 * cut
     if n > 0:
         ordered = np.sort(kept, axis=0)
-        shifted = ordered - ordered[0]
-        inner = shifted[cut : n - cut].mean(axis=0)
-        value = ordered[0] + inner
+        centre = ordered[n // 2]
+        value = centred_mean(ordered[cut : n - cut], centre)
         if rest > 1:
-            winsorised = np.clip(shifted, shifted[cut], shifted[n - cut - 1])
+            winsorised = np.clip(ordered, ordered[cut], ordered[n - cut - 1]) - centre
             error = np.sqrt(winsorised.var(axis=0) * n / (rest * (rest - 1)))
             half = float(stdtrit(rest - 1, 0.5 + level / 2)) * error
             low, high = value - half, value + half
@@ -393,15 +418,12 @@ def win_rate(
         The share over seeds that are healthy in both.
 
     Raises:
-        ValueError: the shapes differ or are not `[S]`, or as in `healthy_values` and `share_interval`.
+        ValueError: the shapes differ or are not `[S]`, or as in `healthy_seeds` and `share_interval`.
     """
-    a, b = (np.asarray(value, dtype=np.float64) for value in (first, second))
+    (a, well), (b, also) = healthy_seeds(first, first_health), healthy_seeds(second, second_health)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"first and second must be two lists of one length, got shapes {a.shape} and {b.shape}")
-    healthy = np.ones(a.shape, dtype=bool)
-    for values, health in ((a, first_health), (b, second_health)):
-        healthy_values(values, health)
-        healthy &= np.isfinite(values) if health is None else np.asarray(health) == 0
+    healthy = well & also
     n = int(healthy.sum())
     wins, ties = int(np.sum(a[healthy] < b[healthy])), int(np.sum(a[healthy] == b[healthy]))
     score = wins + ties / 2
