@@ -57,6 +57,7 @@ __all__ = [
     "panel_figure",
     "policy_colors",
     "policy_label",
+    "robust_limits",
     "save_figure",
     "spread_apart",
     "styled",
@@ -191,7 +192,9 @@ def panel_figure(
 ) -> Figure:
     """A grid of panels, one row per setting (e.g. literal and tuned radii), curves labelled at their ends.
 
-    A curve that lies on another one, closer than 1% of the axis everywhere, is dashed so that both show.
+    A curve that lies on another one, closer than 1% of the axis everywhere, is dashed so that both show. A mean or an
+    interval that few seeds draw far away does not flatten the others: it leaves the axis, an arrow behind its name says
+    so, and a thin line is its median.
 
     Args:
         rows: (name of the row, its panels); all rows have equally many panels.
@@ -320,6 +323,8 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
     """
     curves = list(curves)
     charts: dict[str, list[Series]] = {}
+    drawn: dict[str, list[FloatArray]] = {}
+    typical: dict[str, list[FloatArray]] = {}
     horizons: dict[str, int] = {}
     judged: set[str] = set()
     colors = policy_colors(curve.policy.split()[0] for curve in curves)
@@ -332,6 +337,8 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
         scales, values = np.asarray(curve.grid)[order], curve.values[order]
         ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
         low, high = (np.maximum(ends[0], 0), ends[1]) if name == "mean" else (None, None)
+        drawn.setdefault(curve.bandit, []).extend([values] if high is None else [values, high])
+        typical.setdefault(curve.bandit, []).extend(summary.median for summary in curve.summaries)
         label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
         chosen = scales == curve.chosen
         charts.setdefault(curve.bandit, []).extend(
@@ -340,16 +347,15 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
                 Series("", color, scales[chosen], values[chosen], line="", marker="D"),
             ]
         )
-    row = [
-        Chart(
-            f"{bandit}, T={horizons[bandit]:,}",
-            "radius_scale",
-            f"{' and '.join(sorted(judged))} regret",
-            series,
-            (True, False),
-        )
-        for bandit, series in charts.items()
-    ]
+    row = []
+    for bandit, series in charts.items():
+        y_label = f"{' and '.join(sorted(judged))} regret"
+        bottom, top = robust_limits(drawn[bandit], typical[bandit])
+        outside = any(np.any(values > top) for values in drawn[bandit])
+        if outside:  # few seeds draw a mean far up
+            y_label += "\n(some lie above the axis)"
+        limits = (bottom, 1.05 * top) if outside else None
+        row.append(Chart(f"{bandit}, T={horizons[bandit]:,}", "radius_scale", y_label, series, (True, False), limits))
     return chart_figure([row], title=title, note=note)
 
 
@@ -473,6 +479,35 @@ def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> 
     return figure, axes
 
 
+def robust_limits(
+    values: Iterable[ArrayLike], typical: Iterable[ArrayLike], *, log: bool = False
+) -> tuple[float, float]:
+    """The lowest and the highest number that an axis should hold, so that a seed far out does not flatten the others.
+
+    Everything typical is held, and on a linear axis 0. Of the other values those are that leave what is typical a tenth
+    of a linear axis, or that lie within a factor of 1,000 of it on a logarithmic one.
+
+    Args:
+        values: what is drawn; numbers that are not finite, or on a logarithmic axis not positive, do not count.
+        typical: medians and trimmed means of what is drawn.
+        log: whether the axis is logarithmic.
+
+    Returns:
+        (lowest, highest); (0, 1) when nothing counts.
+    """
+    drawn, core = (np.concatenate([np.zeros(0), *(np.ravel(v) for v in each)]) for each in (values, typical))
+    drawn, core = (each[np.isfinite(each) & ((each > 0) | (not log))] for each in (drawn, core))
+    core = core if core.size else drawn
+    if not core.size:
+        return 0.0, 1.0
+    low, high = (core.min(), core.max()) if log else (min(core.min(), 0.0), max(core.max(), 0.0))
+    if log:
+        drawn = drawn[(drawn >= low / 1000) & (drawn <= high * 1000)]
+    elif high > low:
+        drawn = drawn[(drawn >= high - 10 * (high - low)) & (drawn <= low + 10 * (high - low))]
+    return float(min([low, *drawn])), float(max([high, *drawn]))
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Writes a figure whole or not at all, the same bytes for the same figure.
 
@@ -559,7 +594,10 @@ def _wrap(text: Text, inches: float) -> None:
 def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: bool) -> None:
     """Curves, spread, axes' ends and labels of one panel."""
     curves = sorted(panel.curves, key=lambda c: c.bold)
-    floor = _axis_floor(curves) if log else 0.0 if nonnegative else -math.inf
+    lowest, highest, everything = _held(curves, panel.reference, spread, log=log)
+    floor = 0.0 if nonnegative else -math.inf
+    if log:
+        floor = _FLOOR * lowest if everything[1] > highest else _axis_floor(curves)
     dashes = _dashes(curves, floor, log)
     if log:
         ax.set_xscale("log")
@@ -571,11 +609,15 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         last = float(mean[-1])
         label = curve.label
         if log and not last > 0 and not math.isnan(last):
-            label += " (0)"  # nothing to draw on a log axis: say why at its lower end
+            label += " (<0)" if last < 0 else " (0)"  # nothing to draw on a log axis: say why at its lower end
             last = floor
         if math.isnan(last):
             label += " (no healthy seed)"
             last = floor if log else 0.0
+        outside = np.isfinite(mean) & ((mean > highest) | ((mean < lowest) & (not log)))
+        if outside.any():
+            label += " ↑" if np.any(mean[outside] > highest) else " ↓"
+            ax.plot(rounds, curve.summary.median, color=curve.color, linewidth=0.6, gid="median")
         ends.append((max(last, floor), label, curve.color, curve.bold))
         if not shown.any():
             continue
@@ -590,7 +632,8 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
             solid_capstyle="round",
             linestyle=style,
         )
-        if not curve.summary.has_band:
+        shown &= ~outside  # the spread of a mean that is outside would cover everything
+        if not curve.summary.has_band or not shown.any():
             continue
         if spread == "interval":
             low, high = np.maximum(curve.summary.low, floor), np.maximum(curve.summary.high, floor)
@@ -633,7 +676,29 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         ends.append((panel.reference * float(rounds[-1]), panel.reference_label, "#6E6E6E", False))
     if not log:
         _round_ends(ax)
+    margin = 0.05 * (highest - lowest)
+    if everything[1] > highest:
+        ax.set_ylim(top=1.2 * highest if log else highest + margin)
+    if everything[0] < lowest and not log:
+        ax.set_ylim(bottom=lowest - margin)
     _label_ends(ax, ends)
+
+
+def _held(
+    curves: Sequence[Curve], reference: float | None, spread: str, *, log: bool
+) -> tuple[float, float, tuple[float, float]]:
+    """The ends of what a panel's axis holds, and those of all that is drawn."""
+    drawn: list[ArrayLike] = []
+    typical: list[ArrayLike] = []
+    for curve in curves:
+        summary = curve.summary
+        ends = (summary.mean - summary.sd, summary.mean + summary.sd) if spread == "sd" else (summary.low, summary.high)
+        drawn += [summary.mean, *ends]
+        typical += [summary.median, summary.trimmed_mean]
+        typical += [] if reference is None else [reference * curve.rounds]
+    finite = np.concatenate([np.zeros(1), *drawn])
+    finite = finite[np.isfinite(finite)]
+    return *robust_limits(drawn, typical, log=log), (float(finite.min()), float(finite.max()))
 
 
 def _dashes(curves: Sequence[Curve], floor: float, log: bool) -> list[tuple[float, tuple[float, float]] | None]:
@@ -708,7 +773,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
     points = ax.get_position().height * figure.get_size_inches()[1] * 72
     low, high = ax.get_ylim()
     scale = math.log if ax.get_yscale() == "log" else float
-    places = [(scale(y) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
+    places = [(scale(min(max(y, low), high)) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
     gap = 9.8 * lines / points
     spread = spread_apart(places, gap, low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):

@@ -15,6 +15,7 @@ from matplotlib.text import Text
 from linbet_jax import plotting
 from linbet_jax.plotting import Curve, Panel, panel_figure
 from linbet_jax.regret import summarize
+from linbet_jax.tuning import TuningCurve
 
 ROUNDS = np.arange(100, 2001, 100)
 
@@ -221,6 +222,49 @@ def test_curves_in_one_place_take_turns(log):
 def test_a_curve_that_only_begins_on_another_one_is_solid():
     ax = axes_of(curve("menu", values=1.0 * ROUNDS[None]), curve("mom", values=1.0 * np.minimum(ROUNDS, 1500)[None]))
     assert [line.get_linestyle() for line in ax.lines] == ["-", "-"]
+
+
+def test_axes_hold_what_is_typical_and_of_the_rest_what_leaves_it_room():
+    limits = plotting.robust_limits
+    assert limits([[1.0, 5.0]], [[2.0]]) == (0, 5)
+    assert limits([[1.0, 1e9, np.nan]], [[1.0, 2.0]]) == (0, 2)
+    assert limits([[-3.0, 30.0, 19.0]], [[1.0, 2.0]]) == (-3, 19)
+    assert limits([[-1e9, 0.5]], [[-1.0, 1.0]]) == (-1, 1)
+    assert limits([[0.0, 1e9]], [[0.0]]) == (0, 1e9)  # nothing else is there to be seen
+    assert limits([[3.0, 4.0]], [[np.nan]]) == (0, 4)
+    assert limits([[]], [[]]) == (0, 1)
+    assert limits([[1e-9, 0.0, 5.0, 1e3, 1e9]], [[2.0, 8.0]], log=True) == (2, 1e3)
+    assert limits([[-1.0]], [[0.0]], log=True) == (0, 1)
+
+
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("spread", ["sd", "interval"])
+def test_a_seed_far_out_leaves_the_axis_and_the_name_says_so(log, spread):
+    plain = np.sqrt(ROUNDS) * np.linspace(0.8, 1.2, 99)[:, None]
+    ruled = curve(values=np.concatenate([plain, [1e9 * ROUNDS / 2000]]))
+    ax = axes_of(ruled, curve("menu", values=2 * plain), log=log, spread=spread)
+    assert 1.6 * plain.max() <= ax.get_ylim()[1] < 4 * plain.max()
+    assert labels(ax) == ["TOFU ↑", "MENU"]
+    [median] = [line for line in ax.lines if line.get_gid() == "median"]
+    np.testing.assert_array_equal(median.get_ydata(), ruled.summary.median)
+    assert all(points[:, 1].max() <= 3 * plain.max() for points in band_points(ax))
+    alone = axes_of(ruled, log=log, spread=spread)
+    assert alone.get_ylim()[0] < plain.min() < 0.8 * plain.max() < alone.get_ylim()[1] < 2 * plain.max()
+    # Payoffs fall as far as they rise.
+    down = curve(values=np.concatenate([plain, [-1e9 * ROUNDS / 2000]]))
+    ax = axes_of(down, curve("menu", values=2 * plain), log=log, spread=spread)
+    assert labels(ax) == ["TOFU (<0)" if log else "TOFU ↓", "MENU"]
+    assert -0.1 * plain.max() <= ax.get_ylim()[0] < plain.min()
+
+
+def test_a_scale_that_one_seed_rules_leaves_the_axis_of_tuning():
+    regrets = np.stack([np.linspace(1, 2, 20), np.linspace(3, 4, 20)])
+    for outlier in (4.0, 1e9):
+        regrets[1, 7] = outlier
+        tuned = TuningCurve("tofu", "S3", 10, (0.1, 1.0), "mean", regrets, np.zeros((2, 20), int), 0.1)
+        [ax] = plotting.tuning_figure([tuned]).axes
+        assert 3.5 < ax.get_ylim()[1] < 5
+        assert ("(some lie above the axis)" in ax.get_ylabel()) == (outlier > 4)
 
 
 def test_spreading_moves_no_more_than_it_must():

@@ -160,7 +160,7 @@ def test_a_parameter_s_figure_holds_the_other_ones_fixed(tmp_path):
     np.testing.assert_allclose(line.band.mean, held)
     # Nine lines fit: nothing is held, the scale is in the names, and the policy without delta stands apart.
     assert [line.label for line in by_delta.lines[:3]] == ["TOFU", "TOFU ×0.1", "TOFU ×0.01"]
-    assert [(family, label) for family, label, _ in by_delta.level] == [("uniform", "uniform")]
+    assert [(line.family, line.label) for line in by_delta.level] == [("uniform", "uniform")]
     ax = drawn(only(pictures_of(report), "parameter-delta"))
     assert "TOFU ×0.01" in texts(ax)
 
@@ -314,6 +314,71 @@ def test_constant_huge_and_vanishing_regrets_are_drawn(tmp_path, values):
         assert ax.get_xlim()[0] < ax.get_xlim()[1]
 
 
+def with_a_seed_far_out(folder):
+    """Two horizons and scales of two policies, 100 seeds each: one seed of one cell has a regret of 1e9."""
+    cells = [
+        cell("S3", p, t, radius_scale=r, seeds=100) for p in ("tofu", "oful") for t in (500, 1000) for r in (1, 0.1)
+    ]
+    make_sweep(folder, cells, swept=["radius_scale", "horizon"])
+    pulls, plain, *_ = numbers(cells[2])
+    values = plain.copy()
+    values[17] = 1e9 * pulls / pulls[-1]
+    write_cell(folder, cells[2], regret=values)
+    return gathered(folder), plain
+
+
+def test_one_seed_far_out_flattens_nothing(tmp_path):
+    report, plain = with_a_seed_far_out(tmp_path)
+    pictures, usual = pictures_of(report), np.median(plain[:, -1])
+    drawings = {kind: drawn(next(p for p in reversed(pictures) if p.kind == kind)) for kind in (
+        "regret", "regret-loglog", "parameter-radius_scale", "growth", "final-regret", "paired")}  # fmt: skip
+    mean = report.settings[1].variants[0].final.mean
+    assert mean > 9e6
+    for kind in ("regret", "regret-loglog", "parameter-radius_scale", "growth"):
+        ax = drawings[kind]
+        assert usual <= ax.get_ylim()[1] < 2 * plain[:, -1].max(), kind
+        said = "outside the axis:", f"TOFU, mean to {figures.number(mean)}"
+        assert [text for text in texts(ax) if text in said] == list(said), kind
+        [median, *_] = [
+            line for line in parts(ax, "median") if np.max(line.get_ydata()) > 0.99 * np.median(plain[:, -1])
+        ]
+        assert median.get_color() == plotting.COLORS["tofu"], kind
+    for band in parts(drawings["regret"], "band"):  # that of the outlying mean would cover everything
+        assert band.get_paths()[0].vertices[:, 1].max() < 2 * plain[:, -1].max()
+    for kind in ("final-regret", "paired"):
+        assert drawings[kind].get_xlim()[1] < 2 * plain[:, -1].max(), kind
+    assert "n = 100, 1 outside, mean →" in texts(drawings["final-regret"])
+    [said] = [text for text in texts(drawings["paired"]) if text.startswith("mean ")]
+    assert said.endswith(" →")
+    row = next(line for line in tables.markdown(report).splitlines() if "T = 1,000 | TOFU |" in line)
+    middle = np.sort(np.append(np.delete(plain[:, -1], 17), 1e9))
+    shown = [figures.number(v) for v in (mean, np.median(middle), middle[10:-10].mean())]
+    assert [text for text in row.split(" | ") if text in shown] == shown
+    told = only(pictures, "growth").text, next(p for p in pictures if p.kind == "paired").text
+    assert all("median " in text and "trimmed mean " in text for text in told[1:])
+
+
+def test_without_a_seed_far_out_nothing_is_outside(tmp_path):
+    cells = [cell("S3", p, t, radius_scale=r, seeds=9) for p in POLICIES for t in (500, 1000) for r in (1, 0.1)]
+    for picture in pictures_of(gathered(make_sweep(tmp_path, cells, swept=["radius_scale", "horizon"]))):
+        ax = drawn(picture)
+        assert not [text for text in texts(ax) if "outside" in text or "→" in text], picture.kind
+
+
+def test_two_horizons_and_ties_are_said(tmp_path):
+    cells = [cell("S3", p, t, seeds=3) for p in ("tofu", "menu") for t in (500, 1000)]
+    folder = make_sweep(tmp_path, cells, swept=["horizon"])
+    for entry in cells:
+        write_cell(folder, entry, regret=np.arange(1.0, 4)[:, None] * np.sqrt(numbers(entry)[0]))
+    text, _ = read_page(folder)
+    shown = Reader(text).text
+    assert "0.500*" in shown
+    assert "* a line through two points: two horizons do not show a power of T." in shown
+    assert "better in 0%, equal in 100% of 3 seeds" in shown
+    ranks = re.findall(r"<td class=number>([^<]*)</td>", text[text.index("alone first in") :])
+    assert ranks[:4] == ["1.50", "[1.50, 1.50]", "0%", "100%"]
+
+
 def test_odd_sweeps_have_a_report(tmp_path):
     """One pull, letters that a font lacks, parameters of several kinds or of none, no healthy seed at all."""
     cells = [
@@ -341,10 +406,10 @@ def test_the_tables_hold_every_cell(tmp_path):
     ]  # fmt: skip
     report = gathered(make_sweep(tmp_path, cells, swept=["radius_scale"], failed=[2], unhealthy=[1]))
     rows = tables.markdown(report).splitlines()
-    assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | sd |"
+    assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | trimmed mean | sd |"
     assert len(rows) == 2 + 4
     assert rows[3].startswith("| S3, T = 1,000 | TOFU ×0.03 | 0.03 | 5 of 6, 1 unhealthy | ")
-    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – |"
+    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – | – |"
     assert "my_pol\\|icy" in rows[5]
     tex = tables.latex(report)
     assert r"my\_pol|icy \$5 \& 10\%" in tex

@@ -130,7 +130,7 @@ def test_a_row_per_cell_in_the_summary(folder):
         final, unhealthy = numbers(entry)[1][:, -1], entry is CELLS[1]
         wanted = lb.regret.summarize(final, [17 * unhealthy, 0, 0, 0, 0, 0])
         assert (row["seeds"], row["n"], row["unhealthy"]) == (6, 6 - unhealthy, int(unhealthy))
-        for name in ("mean", "sd", "standard_error", "low", "high", "median"):
+        for name in ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean"):
             assert row[name] == getattr(wanted, name)
         assert (row["state"], row["error"], row["radius_scale"]) == ("done", None, entry["parameters"]["radius_scale"])
     payoffs = lb.load(folder).summary("payoff").to_pylist()

@@ -341,7 +341,7 @@ class Results:
 
         Returns:
             Arrow table: cell, set, policy, label, horizon, the swept parameters, state, seeds (stored), unhealthy, n,
-            mean, sd, standard_error, low, high, median, error. Statistics that do not exist are null.
+            mean, sd, standard_error, low, high, median, trimmed_mean, error. Statistics that do not exist are null.
 
         Raises:
             InputError: an unknown quantity.
@@ -420,7 +420,7 @@ class Results:
 
 _SPOILED = ("damaged", "unreadable")
 _STATES = ("partial", "failed", *_SPOILED, "started", "missing")
-_STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median")
+_STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
 
 
 def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
