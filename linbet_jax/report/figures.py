@@ -450,9 +450,9 @@ def _final(setting: Setting, colors: Mapping[str, str]) -> Picture:
 def better(wins: Share) -> str:
     """In how many seeds the first of two did better; a tie is no win."""
     if not wins.n:
-        return "no seed in common"
+        return "no healthy seed in common"
     ties = f", equal in {100 * wins.ties / wins.n:.0f}%" if wins.ties else ""
-    return f"better in {100 * wins.wins / wins.n:.0f}%{ties} of {wins.n} seeds"
+    return f"better in {100 * wins.wins / wins.n:.0f}%{ties}"
 
 
 def _paired(setting: Setting, comparison: Comparison, colors: Mapping[str, str]) -> Picture:
@@ -476,10 +476,10 @@ def _paired(setting: Setting, comparison: Comparison, colors: Mapping[str, str])
         for place, (variant, pair) in enumerate(comparison.pairs):
             y, color = place + 0.66, colors[variant.cell.family]
             mean, *ends = (float(getattr(pair.difference, name)) for name in ("mean", "low", "high"))
-            inside = low - margin <= mean <= high + margin
-            names.append(
-                (variant.label, better(pair.wins) if inside else f"mean {number(mean)} {'→' if mean > 0 else '←'}")
-            )
+            beside = f"{better(pair.wins)} of {pair.wins.n} seeds" if pair.wins.n else better(pair.wins)
+            if mean < low - margin or mean > high + margin:
+                beside = f"mean {number(mean)} {'→' if mean > 0 else '←'}"
+            names.append((variant.label, beside))
             if pair.difference.has_band:
                 ax.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
             ax.plot([mean], [y], "o", color=color, markersize=5.5, markeredgewidth=0)

@@ -368,7 +368,7 @@ def _growth(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
     )
     table = _html_table("Fitted exponents", head, body, numbers=5, tall=len(body) > 14)
     caveats = dict.fromkeys(growth.fit.caveat for growth in report.growths if growth.fit and growth.fit.caveat)
-    return f"{_about(text)}{drawn.grid('growth')}<h3>Exponents</h3>{table}{''.join(_about(f'* {c}.') for c in caveats)}"
+    return f"{_about(text)}{drawn.grid('growth')}<h3>Exponents</h3>{''.join(_about(f'* {c}.') for c in caveats)}{table}"
 
 
 def _paired(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
