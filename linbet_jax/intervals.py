@@ -8,20 +8,18 @@ are taken relative to the median: a constant series has no spread at all, values
 References:
     Efron. Better bootstrap confidence intervals. Journal of the American Statistical Association, 1987.
     Yuen. The two-sample trimmed t for unequal population variances. Biometrika, 1974.
-    Wilson. Probable inference, the law of succession, and statistical inference. JASA, 1927.
-    Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
-        Biometrika, 1934.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, bdtrc, betaincinv, ndtr, ndtri, stdtrit
+from scipy.special import bdtr, bdtrc, stdtrit
 
 __all__ = [
     "Estimate",
@@ -39,11 +37,17 @@ __all__ = [
 ]
 
 FloatArray = NDArray[np.float64]
-Statistic = Callable[[FloatArray, int], FloatArray]
 
 RESAMPLES = 2000
 TRIMMED = 0.1  # cut off at each end by default
-_CHUNK = 2**22  # resampled numbers in memory at once
+_CHUNK = 2**20  # resampled numbers in memory at once
+
+
+class Statistic(Protocol):
+    """A function of stacks of samples that reduces the axis of the seeds."""
+
+    def __call__(self, values: FloatArray, /, *, axis: int) -> FloatArray:
+        """The statistic along that axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Share:
     """How often one policy's regret lies below another's, seed by seed.
 
     Attributes:
-        rate: (wins + ties / 2) / n; NaN when no seed is healthy.
+        rate: wins / n; NaN when no seed is healthy.
         low: lower end of the interval; NaN when no seed is healthy.
         high: upper end.
         wins: seeds in which the first is strictly smaller.
@@ -173,7 +177,8 @@ def bootstrap_interval(
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
         health: `[S]` health words, as in `healthy_seeds`.
-        statistic: "mean", "median", or a function of (values, axis of the seeds) that works on stacks of samples.
+        statistic: "mean", "median", or a function of (values, axis=axis of the seeds) that works on stacks of samples
+            and on every column by itself.
         method: "percentile", or "bca" (bias-corrected and accelerated).
         level: coverage of the interval, in (0, 1).
         resamples: number of resampled data sets, 2 at least.
@@ -193,91 +198,39 @@ def bootstrap_interval(
     if isinstance(resamples, bool) or resamples != int(resamples) or resamples < 2:
         raise ValueError(f"resamples must be a whole number, at least 2, got {resamples!r}")
     known: dict[str, Statistic] = {"mean": np.mean, "median": np.median}
-    if isinstance(statistic, str):
-        if statistic not in known:
-            raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
-        of, shifts = known[statistic], True
-    else:
-        of, shifts = statistic, False  # nothing says that it moves along with the data
+    if isinstance(statistic, str) and statistic not in known:
+        raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
+    of = known[statistic] if isinstance(statistic, str) else statistic
     n = kept.shape[0]
-    if n == 0:
-        nothing = np.full(np.shape(of(np.ones((1, *kept.shape[1:])), 0)), np.nan)
-        return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, method)
-    offset = np.median(kept, axis=0) if shifts else np.zeros(())
+    # Nothing says that a function moves along with the data.
+    offset = np.median(kept, axis=0) if isinstance(statistic, str) and n else np.zeros(())
     sample = kept - offset
-    value = np.asarray(of(sample, 0), dtype=np.float64)
-    if n == 1:
-        nothing = np.full(value.shape, np.nan)
-        return Estimate(value + offset, nothing, nothing, nothing, 1, seeds, seeds - 1, level, method)
-    drawn = np.concatenate(list(_resampled(sample, of, int(resamples), seed)))
-    error = drawn.std(axis=0, ddof=1)
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
-    if method == "percentile":
-        low, high = np.quantile(drawn, tails, axis=0)
-    else:
-        low, high = _bca(drawn, value, _left_out(sample, of), tails)
-    return Estimate(value + offset, low + offset, high + offset, error, n, seeds, seeds - n, level, method)
+    value = np.asarray(of(sample if n else np.ones((1, *kept.shape[1:])), axis=0), dtype=np.float64)
+    nothing = np.full(value.shape, np.nan)
+    if n < 2:
+        shown = value + offset if n else nothing
+        return Estimate(shown, nothing, nothing, nothing, n, seeds, seeds - n, level, method)
+    from scipy import stats  # slow to import
 
-
-def _resampled(sample: FloatArray, of: Statistic, resamples: int, seed: int) -> Iterator[FloatArray]:
-    """The statistic of resampled data sets, `[chunk, ...]` at a time: the same draws however large the chunks."""
-    generator = np.random.default_rng(seed)
-    n = sample.shape[0]
-    step = max(1, _CHUNK // max(sample.size, n))
-    for begun in range(0, resamples, step):
-        count = min(step, resamples - begun)
-        picks = generator.integers(0, n, (count, n))
-        if of is np.mean:
-            # Counts times values: a gather of [count, S, R] numbers is what would take long.
-            places = picks + n * np.arange(count)[:, None]
-            counts = np.bincount(places.ravel(), minlength=count * n).reshape(count, n)
-            yield np.tensordot(counts / n, sample, axes=1)
-        else:
-            yield np.asarray(of(sample[picks], 1), dtype=np.float64)
-
-
-def _left_out(sample: FloatArray, of: Statistic) -> FloatArray:
-    """The statistic with each seed left out in turn, `[n, ...]` (the jackknife)."""
-    n = sample.shape[0]
-    if of is np.mean:
-        return (sample.sum(axis=0) - sample) / (n - 1)
-    step = max(1, _CHUNK // max(sample.size, n))
-    found = []
-    for begun in range(0, n, step):
-        rows = np.arange(begun, min(begun + step, n))[:, None]
-        others = np.arange(n - 1)[None, :]
-        found.append(np.asarray(of(sample[others + (others >= rows)], 1), dtype=np.float64))
-    return np.concatenate(found)
-
-
-def _bca(
-    drawn: FloatArray, value: FloatArray, left_out: FloatArray, tails: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Efron's BCa ends: quantiles of the resamples at probabilities corrected for bias and skewness."""
-    below = ((drawn < value).mean(axis=0) + (drawn <= value).mean(axis=0)) / 2
-    bias = ndtri(below)
-    centred = left_out.mean(axis=0) - left_out
-    spread = (centred**2).sum(axis=0)
-    skewness = (centred**3).sum(axis=0)
-    acceleration = np.divide(skewness, 6 * spread**1.5, out=np.zeros_like(spread), where=spread > 0)
-    ends = []
-    for tail in tails:
-        shifted = bias + ndtri(tail)
-        with np.errstate(invalid="ignore"):  # all resamples on one side of the value: the bias is infinite
-            probability = ndtr(bias + shifted / (1 - acceleration * shifted))
-        probability = np.where(np.isfinite(bias), probability, tail)
-        ends.append(_column_quantiles(drawn, probability))
-    return ends[0], ends[1]
-
-
-def _column_quantiles(drawn: FloatArray, probability: FloatArray) -> FloatArray:
-    """One probability `[...]` per column of `[B, ...]`, by linear interpolation."""
-    ordered = np.sort(drawn, axis=0)
-    place = np.clip(probability, 0.0, 1.0) * (ordered.shape[0] - 1)
-    under = np.floor(place).astype(np.int64)
-    over = np.minimum(under + 1, ordered.shape[0] - 1)
-    low, high = (np.take_along_axis(ordered, rank[None], axis=0)[0] for rank in (under, over))
-    return np.asarray(low + (place - under) * (high - low), dtype=np.float64)
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        drawn = stats.bootstrap(
+            (sample,),
+            of,
+            axis=0,
+            n_resamples=int(resamples),
+            batch=max(1, _CHUNK // sample.size),
+            vectorized=True,
+            confidence_level=level,
+            method={"bca": "BCa"}.get(method, method),
+            rng=np.random.default_rng(seed),
+        )
+    # A constant series has no BCa interval: the percentiles are exact there.
+    plain = np.quantile(drawn.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+    low, high = (np.where(np.isnan(e), p, e) for e, p in zip(drawn.confidence_interval, plain, strict=True))
+    return Estimate(
+        value + offset, low + offset, high + offset, drawn.standard_error, n, seeds, seeds - n, level, method
+    )
 
 
 def quantile_interval(
@@ -361,8 +314,8 @@ def trimmed_mean(
     return Estimate(value, low, high, error, n, seeds, seeds - n, level, f"trimmed {proportion:g}")
 
 
-def share_interval(count: float, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
-    """Interval of a binomial share from `count` successes in n trials; halves of a success are welcome.
+def share_interval(count: int, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
+    """Interval of a binomial share from `count` successes in n trials.
 
     Args:
         count: successes, in [0, n].
@@ -374,25 +327,20 @@ def share_interval(count: float, n: int, *, level: float = 0.95, method: str = "
         (low, high).
 
     Raises:
-        ValueError: an unknown method, or a count outside [0, n].
+        ValueError: an unknown method, or a count that is not a whole number in [0, n].
     """
     check_level(level)
-    if method not in ("wilson", "clopper-pearson"):
+    theirs = {"wilson": "wilson", "clopper-pearson": "exact"}
+    if method not in theirs:
         raise ValueError(f"method must be 'wilson' or 'clopper-pearson', got {method!r}")
-    if not 0 <= count <= n:
-        raise ValueError(f"count must lie in [0, {n}], got {count}")
+    if not 0 <= count <= n or count != int(count):
+        raise ValueError(f"count must be a whole number in [0, {n}], got {count}")
     if n == 0:
         return math.nan, math.nan
-    if method == "clopper-pearson":
-        tail = (1 - level) / 2
-        low = float(betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
-        high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
-        return low, high
-    z, share = float(ndtri(0.5 + level / 2)), count / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low = 0.0 if count == 0 else max(0.0, centre - half)
-    return low, 1.0 if count == n else min(1.0, centre + half)
+    from scipy import stats  # slow to import
+
+    found = stats.binomtest(int(count), n).proportion_ci(level, method=theirs[method])
+    return float(found.low), float(found.high)
 
 
 def win_rate(
@@ -404,14 +352,14 @@ def win_rate(
     level: float = 0.95,
     method: str = "wilson",
 ) -> Share:
-    """Share of seeds in which the first value (a final regret) is the smaller one; a tie counts half.
+    """Share of seeds in which the first value (a final regret) is the smaller one; a tie is no win.
 
     Args:
         first: `[S]` one policy's values, the same seeds in the same order as
         second: `[S]` the other's.
         first_health: `[S]` health words of `first`; without it infinities and NaN are unhealthy.
         second_health: `[S]` health words of `second`.
-        level: coverage of the interval, in (0, 1). With ties the interval is wider than it need be.
+        level: coverage of the interval, in (0, 1).
         method: as in `share_interval`.
 
     Returns:
@@ -426,7 +374,6 @@ def win_rate(
     healthy = well & also
     n = int(healthy.sum())
     wins, ties = int(np.sum(a[healthy] < b[healthy])), int(np.sum(a[healthy] == b[healthy]))
-    score = wins + ties / 2
-    low, high = share_interval(score, n, level=level, method=method)
-    rate = score / n if n else math.nan
+    low, high = share_interval(wins, n, level=level, method=method)
+    rate = wins / n if n else math.nan
     return Share(rate, low, high, wins, ties, n - wins - ties, n, a.size, a.size - n, level, method)

@@ -802,21 +802,14 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
     """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    # Subtracting each rank's share turns "at least gap apart" into "in order": pool neighbours that are not.
-    blocks: list[list[float]] = []  # [sum, count]
-    for rank, i in enumerate(order):
-        blocks.append([places[i] - rank * gap, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += count
-    level = [block[0] / block[1] for block in blocks for _ in range(int(block[1]))]
-    top = max(low, high - (len(places) - 1) * gap)
-    moved = [0.0] * len(places)
-    for rank, i in enumerate(order):
-        moved[i] = min(max(level[rank], low), top) + rank * gap
-    return moved
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))
+    # Without each rank's step "at least gap apart" is "in order".
+    level = isotonic_regression(np.asarray(places)[order] - steps).x
+    moved = np.empty(len(places))
+    moved[order] = np.clip(level, low, max(low, high - steps[-1])) + steps
+    return moved.tolist()
 
 
 class OneUnit(Formatter):

@@ -290,13 +290,15 @@ def exponent_interval(
     x = _log_ratio(t)
     weights = (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
 
-    def slope(sample: FloatArray, axis: int) -> FloatArray:
-        means = sample.mean(axis=axis)
+    def slope(seeds: FloatArray, *, axis: int) -> FloatArray:
+        means = kept[np.moveaxis(seeds, axis, -1).astype(np.int64)].mean(axis=-2)
         with np.errstate(divide="ignore", invalid="ignore"):  # a mean of 0 has no logarithm
             logs = _log_ratio(means)
             return np.asarray(np.where(np.isfinite(logs), logs, np.nan) @ weights)
 
-    drawn = bootstrap_interval(kept, statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed)
+    drawn = bootstrap_interval(
+        np.arange(kept.shape[0]), statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed
+    )
     caveat = "a line through two points: two horizons do not show a power of T" if np.unique(t).size == 2 else ""
     return dataclasses.replace(drawn, value=value, seeds=seeds, unhealthy=seeds - kept.shape[0], caveat=caveat)
 
