@@ -1,45 +1,53 @@
 """Intervals that need no normal law: bootstrap, order statistics, trimmed means, and intervals of a share.
 
 As everywhere in the summaries a seed is one observation, pulls are never resampled, and a seed that met something
-non-finite is counted and left out. Everything runs on the host in NumPy float64, whole curves `[S, R]` at once. What
-does not depend on where the zero is (means, medians, quantiles) is worked out relative to the first seed, so that a
-constant series has no spread at all and values near 1e8 lose nothing.
+non-finite is counted and left out. Everything runs on the host in NumPy float64, whole curves `[S, R]` at once. Sums
+are taken relative to the median: a constant series has no spread at all, values near 1e8 lose nothing, and one seed of
+1e20 takes no digit from the others.
 
 References:
     Efron. Better bootstrap confidence intervals. Journal of the American Statistical Association, 1987.
     Yuen. The two-sample trimmed t for unequal population variances. Biometrika, 1974.
-    Wilson. Probable inference, the law of succession, and statistical inference. JASA, 1927.
-    Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
-        Biometrika, 1934.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, betaincinv, ndtr, ndtri, stdtrit
+from scipy.special import bdtr, bdtrc, stdtrit
 
 __all__ = [
     "Estimate",
     "Share",
     "bootstrap_interval",
+    "centred_mean",
     "check_level",
+    "healthy_seeds",
     "healthy_values",
     "quantile_interval",
     "share_interval",
+    "trimmed_count",
     "trimmed_mean",
     "win_rate",
 ]
 
 FloatArray = NDArray[np.float64]
-Statistic = Callable[[FloatArray, int], FloatArray]
 
 RESAMPLES = 2000
-_CHUNK = 2**22  # resampled numbers in memory at once
+TRIMMED = 0.1  # cut off at each end by default
+_CHUNK = 2**20  # resampled numbers in memory at once
+
+
+class Statistic(Protocol):
+    """A function of stacks of samples that reduces the axis of the seeds."""
+
+    def __call__(self, values: FloatArray, /, *, axis: int) -> FloatArray:
+        """The statistic along that axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Estimate:
 
     Attributes:
         value: `[...]` the statistic over the healthy seeds; NaN when there is none.
-        low: `[...]` lower end of the interval; NaN where the seeds are too few for one.
+        low: `[...]` lower end of the interval; NaN where the seeds are too few for one, -inf where nothing bounds it.
         high: `[...]` upper end.
         standard_error: `[...]` of the statistic; NaN where there is none.
         n: healthy seeds.
@@ -56,6 +64,7 @@ class Estimate:
         unhealthy: seeds left out because something non-finite was met.
         level: coverage the interval is built for.
         method: how it was built.
+        caveat: a sentence that belongs wherever the estimate is shown; mostly empty.
     """
 
     value: FloatArray
@@ -67,6 +76,7 @@ class Estimate:
     unhealthy: int
     level: float
     method: str
+    caveat: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Share:
     """How often one policy's regret lies below another's, seed by seed.
 
     Attributes:
-        rate: (wins + ties / 2) / n; NaN when no seed is healthy.
+        rate: wins / n; NaN when no seed is healthy.
         low: lower end of the interval; NaN when no seed is healthy.
         high: upper end.
         wins: seeds in which the first is strictly smaller.
@@ -106,15 +116,15 @@ def check_level(level: float) -> None:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level}")
 
 
-def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, int]:
-    """The healthy seeds' values and the number of seeds that were run.
+def healthy_seeds(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The values as float64, and which seeds are healthy.
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
         health: `[S]` health words (0 is healthy). Without it a seed is healthy when all its values are finite.
 
     Returns:
-        (`[n, ...]` float64, S).
+        (`[S, ...]`, `[S]`).
 
     Raises:
         ValueError: no seed axis or no seed, `health` of another length, or a seed called healthy that holds a
@@ -131,7 +141,23 @@ def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[
         raise ValueError(
             f"seed index {int(np.argmax(healthy & ~finite))} is marked healthy but holds a non-finite value"
         )
+    return everything, np.asarray(healthy, dtype=np.bool_)
+
+
+def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, int]:
+    """The healthy seeds' values `[n, ...]` and the number of seeds that were run; arguments as in `healthy_seeds`."""
+    everything, healthy = healthy_seeds(values, health)
     return everything[healthy], everything.shape[0]
+
+
+def trimmed_count(proportion: float, n: int) -> int:
+    """floor(proportion n), of the number that was written: in floating point 0.29 times 100 is below 29."""
+    return min(math.floor(proportion * n * (1 + 1e-12)), (n - 1) // 2)
+
+
+def centred_mean(values: FloatArray, centre: FloatArray) -> FloatArray:
+    """Mean over the first axis, worked out relative to something in the middle of the values."""
+    return np.asarray(centre + (values - centre).mean(axis=0))
 
 
 def bootstrap_interval(
@@ -150,8 +176,9 @@ def bootstrap_interval(
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words, as in `healthy_values`.
-        statistic: "mean", "median", or a function of (values, axis of the seeds) that works on stacks of samples.
+        health: `[S]` health words, as in `healthy_seeds`.
+        statistic: "mean", "median", or a function of (values, axis=axis of the seeds) that works on stacks of samples
+            and on every column by itself.
         method: "percentile", or "bca" (bias-corrected and accelerated).
         level: coverage of the interval, in (0, 1).
         resamples: number of resampled data sets, 2 at least.
@@ -162,7 +189,7 @@ def bootstrap_interval(
         healthy seeds have no interval.
 
     Raises:
-        ValueError: an unknown statistic or method, too few resamples, or as in `healthy_values`.
+        ValueError: an unknown statistic or method, too few resamples, or as in `healthy_seeds`.
     """
     check_level(level)
     kept, seeds = healthy_values(values, health)
@@ -171,91 +198,39 @@ def bootstrap_interval(
     if isinstance(resamples, bool) or resamples != int(resamples) or resamples < 2:
         raise ValueError(f"resamples must be a whole number, at least 2, got {resamples!r}")
     known: dict[str, Statistic] = {"mean": np.mean, "median": np.median}
-    if isinstance(statistic, str):
-        if statistic not in known:
-            raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
-        of, shifts = known[statistic], True
-    else:
-        of, shifts = statistic, False  # nothing says that it moves along with the data
+    if isinstance(statistic, str) and statistic not in known:
+        raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
+    of = known[statistic] if isinstance(statistic, str) else statistic
     n = kept.shape[0]
-    if n == 0:
-        nothing = np.full(np.shape(of(np.ones((1, *kept.shape[1:])), 0)), np.nan)
-        return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, method)
-    offset = kept[0] if shifts else np.zeros(())
+    # Nothing says that a function moves along with the data.
+    offset = np.median(kept, axis=0) if isinstance(statistic, str) and n else np.zeros(())
     sample = kept - offset
-    value = np.asarray(of(sample, 0), dtype=np.float64)
-    if n == 1:
-        nothing = np.full(value.shape, np.nan)
-        return Estimate(value + offset, nothing, nothing, nothing, 1, seeds, seeds - 1, level, method)
-    drawn = np.concatenate(list(_resampled(sample, of, int(resamples), seed)))
-    error = drawn.std(axis=0, ddof=1)
-    tails = np.array([(1 - level) / 2, (1 + level) / 2])
-    if method == "percentile":
-        low, high = np.quantile(drawn, tails, axis=0)
-    else:
-        low, high = _bca(drawn, value, _left_out(sample, of), tails)
-    return Estimate(value + offset, low + offset, high + offset, error, n, seeds, seeds - n, level, method)
+    value = np.asarray(of(sample if n else np.ones((1, *kept.shape[1:])), axis=0), dtype=np.float64)
+    nothing = np.full(value.shape, np.nan)
+    if n < 2:
+        shown = value + offset if n else nothing
+        return Estimate(shown, nothing, nothing, nothing, n, seeds, seeds - n, level, method)
+    from scipy import stats  # slow to import
 
-
-def _resampled(sample: FloatArray, of: Statistic, resamples: int, seed: int) -> Iterator[FloatArray]:
-    """The statistic of resampled data sets, `[chunk, ...]` at a time: the same draws however large the chunks."""
-    generator = np.random.default_rng(seed)
-    n = sample.shape[0]
-    step = max(1, _CHUNK // max(sample.size, n))
-    for begun in range(0, resamples, step):
-        count = min(step, resamples - begun)
-        picks = generator.integers(0, n, (count, n))
-        if of is np.mean:
-            # Counts times values: a gather of [count, S, R] numbers is what would take long.
-            places = picks + n * np.arange(count)[:, None]
-            counts = np.bincount(places.ravel(), minlength=count * n).reshape(count, n)
-            yield np.tensordot(counts / n, sample, axes=1)
-        else:
-            yield np.asarray(of(sample[picks], 1), dtype=np.float64)
-
-
-def _left_out(sample: FloatArray, of: Statistic) -> FloatArray:
-    """The statistic with each seed left out in turn, `[n, ...]` (the jackknife)."""
-    n = sample.shape[0]
-    if of is np.mean:
-        return (sample.sum(axis=0) - sample) / (n - 1)
-    step = max(1, _CHUNK // max(sample.size, n))
-    found = []
-    for begun in range(0, n, step):
-        rows = np.arange(begun, min(begun + step, n))[:, None]
-        others = np.arange(n - 1)[None, :]
-        found.append(np.asarray(of(sample[others + (others >= rows)], 1), dtype=np.float64))
-    return np.concatenate(found)
-
-
-def _bca(
-    drawn: FloatArray, value: FloatArray, left_out: FloatArray, tails: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Efron's BCa ends: quantiles of the resamples at probabilities corrected for bias and skewness."""
-    below = ((drawn < value).mean(axis=0) + (drawn <= value).mean(axis=0)) / 2
-    bias = ndtri(below)
-    centred = left_out.mean(axis=0) - left_out
-    spread = (centred**2).sum(axis=0)
-    skewness = (centred**3).sum(axis=0)
-    acceleration = np.divide(skewness, 6 * spread**1.5, out=np.zeros_like(spread), where=spread > 0)
-    ends = []
-    for tail in tails:
-        shifted = bias + ndtri(tail)
-        with np.errstate(invalid="ignore"):  # all resamples on one side of the value: the bias is infinite
-            probability = ndtr(bias + shifted / (1 - acceleration * shifted))
-        probability = np.where(np.isfinite(bias), probability, tail)
-        ends.append(_column_quantiles(drawn, probability))
-    return ends[0], ends[1]
-
-
-def _column_quantiles(drawn: FloatArray, probability: FloatArray) -> FloatArray:
-    """One probability `[...]` per column of `[B, ...]`, by linear interpolation."""
-    ordered = np.sort(drawn, axis=0)
-    place = np.clip(probability, 0.0, 1.0) * (ordered.shape[0] - 1)
-    under = np.floor(place).astype(np.int64)
-    over = np.minimum(under + 1, ordered.shape[0] - 1)
-    low, high = (np.take_along_axis(ordered, rank[None], axis=0)[0] for rank in (under, over))
-    return np.asarray(low + (place - under) * (high - low), dtype=np.float64)
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        drawn = stats.bootstrap(
+            (sample,),
+            of,
+            axis=0,
+            n_resamples=int(resamples),
+            batch=max(1, _CHUNK // sample.size),
+            vectorized=True,
+            confidence_level=level,
+            method={"bca": "BCa"}.get(method, method),
+            rng=np.random.default_rng(seed),
+        )
+    # A constant series has no BCa interval: the percentiles are exact there.
+    plain = np.quantile(drawn.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+    low, high = (np.where(np.isnan(e), p, e) for e, p in zip(drawn.confidence_interval, plain, strict=True))
+    return Estimate(
+        value + offset, low + offset, high + offset, drawn.standard_error, n, seeds, seeds - n, level, method
+    )
 
 
 def quantile_interval(
@@ -269,42 +244,46 @@ def quantile_interval(
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
         probability: p, in (0, 1).
-        health: `[S]` health words, as in `healthy_values`.
+        health: `[S]` health words, as in `healthy_seeds`.
         level: least coverage of the interval, in (0, 1).
 
     Returns:
-        The quantile (linear interpolation); an end that no order statistic can be is NaN (too few seeds), and the
-        standard error is NaN, as none is used.
+        The quantile (linear interpolation, kept inside its interval). An end that no order statistic can be is
+        infinite: the seeds are too few to bound the quantile there, which the caveat says. The standard error is NaN,
+        as none is used.
 
     Raises:
-        ValueError: `probability` is not in (0, 1), or as in `healthy_values`.
+        ValueError: `probability` is not in (0, 1), or as in `healthy_seeds`.
     """
     check_level(level)
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie strictly between 0 and 1, got {probability}")
     kept, seeds = healthy_values(values, health)
     n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
-    value = low = high = nothing
-    if n > 0:
-        ordered = np.sort(kept, axis=0)
-        value = kept[0] + np.asarray(np.quantile(kept - kept[0], probability, axis=0), dtype=np.float64)
-        tail = (1 - level) / 2
-        at_most = bdtr(np.arange(n), n, probability)  # P(Bin <= k), k = 0..n-1
-        lower = int(np.sum(at_most <= tail))  # the largest l with P(Bin <= l - 1) <= tail
-        upper = int(np.argmax(1 - at_most <= tail)) + 1 if 1 - at_most[-1] <= tail else n + 1
-        low = ordered[lower - 1] if lower >= 1 else nothing
-        high = ordered[upper - 1] if upper <= n else nothing
-    return Estimate(value, low, high, nothing, n, seeds, seeds - n, level, "order statistics")
+    if n == 0:
+        return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, "order statistics")
+    ordered = np.sort(kept, axis=0)
+    tail = (1 - level) / 2 * (1 + 1e-12)  # a tail that is exact on paper counts
+    ranks = np.arange(n)
+    lower = int(np.sum(bdtr(ranks, n, probability) <= tail))  # the largest l with P(Bin <= l - 1) <= tail
+    upper = n + 1 - int(np.sum(bdtrc(ranks, n, probability) <= tail))  # the smallest u with P(Bin >= u) <= tail
+    low = ordered[lower - 1] if lower >= 1 else np.full_like(nothing, -np.inf)
+    high = ordered[upper - 1] if upper <= n else np.full_like(nothing, np.inf)
+    value = np.asarray(np.clip(np.quantile(kept, probability, axis=0), low, high))
+    unbounded = [side for side, there in (("below", lower >= 1), ("above", upper <= n)) if not there]
+    few = f"{n} seed{'s' * (n > 1)} cannot bound the {probability:g}-quantile from {' and '.join(unbounded)}"
+    caveat = few if unbounded else ""
+    return Estimate(value, low, high, nothing, n, seeds, seeds - n, level, "order statistics", caveat)
 
 
 def trimmed_mean(
-    values: ArrayLike, health: ArrayLike | None = None, *, proportion: float = 0.1, level: float = 0.95
+    values: ArrayLike, health: ArrayLike | None = None, *, proportion: float = TRIMMED, level: float = 0.95
 ) -> Estimate:
     """Mean without the g = floor(proportion n) smallest and largest seeds, with Yuen's standard error.
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words, as in `healthy_values`.
+        health: `[S]` health words, as in `healthy_seeds`.
         proportion: cut off at each end, in [0, 0.5).
         level: coverage of the Student-t interval with n - 2g - 1 degrees of freedom, in (0, 1).
 
@@ -313,7 +292,7 @@ def trimmed_mean(
         deviations of the Winsorised values; NaN for h < 2.
 
     Raises:
-        ValueError: `proportion` is not in [0, 0.5), or as in `healthy_values`.
+        ValueError: `proportion` is not in [0, 0.5), or as in `healthy_seeds`.
     """
     check_level(level)
     if not 0 <= proportion < 0.5:
@@ -321,23 +300,22 @@ def trimmed_mean(
     kept, seeds = healthy_values(values, health)
     n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
     value = low = high = error = nothing
-    cut = math.floor(proportion * n)
+    cut = trimmed_count(proportion, n)
     rest = n - 2 * cut
     if n > 0:
         ordered = np.sort(kept, axis=0)
-        shifted = ordered - ordered[0]
-        inner = shifted[cut : n - cut].mean(axis=0)
-        value = ordered[0] + inner
+        centre = ordered[n // 2]
+        value = centred_mean(ordered[cut : n - cut], centre)
         if rest > 1:
-            winsorised = np.clip(shifted, shifted[cut], shifted[n - cut - 1])
+            winsorised = np.clip(ordered, ordered[cut], ordered[n - cut - 1]) - centre
             error = np.sqrt(winsorised.var(axis=0) * n / (rest * (rest - 1)))
             half = float(stdtrit(rest - 1, 0.5 + level / 2)) * error
             low, high = value - half, value + half
     return Estimate(value, low, high, error, n, seeds, seeds - n, level, f"trimmed {proportion:g}")
 
 
-def share_interval(count: float, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
-    """Interval of a binomial share from `count` successes in n trials; halves of a success are welcome.
+def share_interval(count: int, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
+    """Interval of a binomial share from `count` successes in n trials.
 
     Args:
         count: successes, in [0, n].
@@ -349,25 +327,20 @@ def share_interval(count: float, n: int, *, level: float = 0.95, method: str = "
         (low, high).
 
     Raises:
-        ValueError: an unknown method, or a count outside [0, n].
+        ValueError: an unknown method, or a count that is not a whole number in [0, n].
     """
     check_level(level)
-    if method not in ("wilson", "clopper-pearson"):
+    theirs = {"wilson": "wilson", "clopper-pearson": "exact"}
+    if method not in theirs:
         raise ValueError(f"method must be 'wilson' or 'clopper-pearson', got {method!r}")
-    if not 0 <= count <= n:
-        raise ValueError(f"count must lie in [0, {n}], got {count}")
+    if not 0 <= count <= n or count != int(count):
+        raise ValueError(f"count must be a whole number in [0, {n}], got {count}")
     if n == 0:
         return math.nan, math.nan
-    if method == "clopper-pearson":
-        tail = (1 - level) / 2
-        low = float(betaincinv(count, n - count + 1, tail)) if count > 0 else 0.0
-        high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
-        return low, high
-    z, share = float(ndtri(0.5 + level / 2)), count / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low = 0.0 if count == 0 else max(0.0, centre - half)
-    return low, 1.0 if count == n else min(1.0, centre + half)
+    from scipy import stats  # slow to import
+
+    found = stats.binomtest(int(count), n).proportion_ci(level, method=theirs[method])
+    return float(found.low), float(found.high)
 
 
 def win_rate(
@@ -379,32 +352,28 @@ def win_rate(
     level: float = 0.95,
     method: str = "wilson",
 ) -> Share:
-    """Share of seeds in which the first value (a final regret) is the smaller one; a tie counts half.
+    """Share of seeds in which the first value (a final regret) is the smaller one; a tie is no win.
 
     Args:
         first: `[S]` one policy's values, the same seeds in the same order as
         second: `[S]` the other's.
         first_health: `[S]` health words of `first`; without it infinities and NaN are unhealthy.
         second_health: `[S]` health words of `second`.
-        level: coverage of the interval, in (0, 1). With ties the interval is wider than it need be.
+        level: coverage of the interval, in (0, 1).
         method: as in `share_interval`.
 
     Returns:
         The share over seeds that are healthy in both.
 
     Raises:
-        ValueError: the shapes differ or are not `[S]`, or as in `healthy_values` and `share_interval`.
+        ValueError: the shapes differ or are not `[S]`, or as in `healthy_seeds` and `share_interval`.
     """
-    a, b = (np.asarray(value, dtype=np.float64) for value in (first, second))
+    (a, well), (b, also) = healthy_seeds(first, first_health), healthy_seeds(second, second_health)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"first and second must be two lists of one length, got shapes {a.shape} and {b.shape}")
-    healthy = np.ones(a.shape, dtype=bool)
-    for values, health in ((a, first_health), (b, second_health)):
-        healthy_values(values, health)
-        healthy &= np.isfinite(values) if health is None else np.asarray(health) == 0
+    healthy = well & also
     n = int(healthy.sum())
     wins, ties = int(np.sum(a[healthy] < b[healthy])), int(np.sum(a[healthy] == b[healthy]))
-    score = wins + ties / 2
-    low, high = share_interval(score, n, level=level, method=method)
-    rate = score / n if n else math.nan
+    low, high = share_interval(wins, n, level=level, method=method)
+    rate = wins / n if n else math.nan
     return Share(rate, low, high, wins, ties, n - wins - ties, n, a.size, a.size - n, level, method)

@@ -1,21 +1,36 @@
 """Figures, drawn with matplotlib's object interface on the Agg canvas: no global state, no window, no pyplot.
 
-The only module that imports matplotlib. It draws what it is given: curves with their summaries over seeds.
+It draws what it is given: curves with their summaries over seeds, in a style of its own whatever the user's settings
+say. The first module to import matplotlib: a backend that the environment asks for, a notebook's for example, may not
+be there, and no figure here needs one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import math
+import os
+import sys
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+_backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
 import matplotlib
+import matplotlib.style
+
+if _backend is not None:
+    os.environ["MPLBACKEND"] = _backend
+    with contextlib.suppress(ValueError):  # not there; pyplot, if the user imports it, chooses another one
+        matplotlib.rcParams["backend"] = _backend
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -42,8 +57,10 @@ __all__ = [
     "panel_figure",
     "policy_colors",
     "policy_label",
+    "robust_limits",
     "save_figure",
     "spread_apart",
+    "styled",
     "tuning_figure",
 ]
 
@@ -82,9 +99,12 @@ STYLE: Mapping[str, Any] = {
     "xtick.minor.width": 0.4,
     "ytick.minor.width": 0.4,
     "pdf.fonttype": 42,
+    "svg.hashsalt": "linbet_jax",
     "figure.dpi": 100,
     "savefig.dpi": 220,
 }
+# What tells the time of writing, by format: left out.
+_DATES: Mapping[str, tuple[str, ...]] = {"pdf": ("CreationDate",), "png": (), "svg": ("Date",)}
 _BARS = 6  # error bars per curve
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
@@ -172,7 +192,9 @@ def panel_figure(
 ) -> Figure:
     """A grid of panels, one row per setting (e.g. literal and tuned radii), curves labelled at their ends.
 
-    A curve that lies on another one, closer than 1% of the axis everywhere, is dashed so that both show.
+    A curve that lies on another one, closer than 1% of the axis everywhere, is dashed so that both show. A mean or an
+    interval that few seeds draw far away does not flatten the others: it leaves the axis, an arrow behind its name says
+    so, and a thin line is its median.
 
     Args:
         rows: (name of the row, its panels); all rows have equally many panels.
@@ -196,7 +218,7 @@ def panel_figure(
     if len(widths) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
     columns = widths.pop()
-    with _style():
+    with styled():
         figure, axes = _grid(len(rows), columns, title, note)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
@@ -273,7 +295,7 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
     widths = {len(charts) for charts in rows}
     if len(widths) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many charts, one at least, got {[len(r) for r in rows]}")
-    with _style():
+    with styled():
         room = _label_room([series.label for charts in rows for chart in charts for series in chart.series])
         figure, axes = _grid(len(rows), widths.pop(), title, note, room)
         for line, charts in zip(axes, rows, strict=True):
@@ -301,6 +323,8 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
     """
     curves = list(curves)
     charts: dict[str, list[Series]] = {}
+    drawn: dict[str, list[FloatArray]] = {}
+    typical: dict[str, list[FloatArray]] = {}
     horizons: dict[str, int] = {}
     judged: set[str] = set()
     colors = policy_colors(curve.policy.split()[0] for curve in curves)
@@ -313,6 +337,8 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
         scales, values = np.asarray(curve.grid)[order], curve.values[order]
         ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
         low, high = (np.maximum(ends[0], 0), ends[1]) if name == "mean" else (None, None)
+        drawn.setdefault(curve.bandit, []).extend([values] if high is None else [values, high])
+        typical.setdefault(curve.bandit, []).extend(summary.median for summary in curve.summaries)
         label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
         chosen = scales == curve.chosen
         charts.setdefault(curve.bandit, []).extend(
@@ -321,16 +347,15 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
                 Series("", color, scales[chosen], values[chosen], line="", marker="D"),
             ]
         )
-    row = [
-        Chart(
-            f"{bandit}, T={horizons[bandit]:,}",
-            "radius_scale",
-            f"{' and '.join(sorted(judged))} regret",
-            series,
-            (True, False),
-        )
-        for bandit, series in charts.items()
-    ]
+    row = []
+    for bandit, series in charts.items():
+        y_label = f"{' and '.join(sorted(judged))} regret"
+        bottom, top = robust_limits(drawn[bandit], typical[bandit])
+        outside = any(np.any(values > top) for values in drawn[bandit])
+        if outside:  # few seeds draw a mean far up
+            y_label += "\n(some lie above the axis)"
+        limits = (bottom, 1.05 * top) if outside else None
+        row.append(Chart(f"{bandit}, T={horizons[bandit]:,}", "radius_scale", y_label, series, (True, False), limits))
     return chart_figure([row], title=title, note=note)
 
 
@@ -385,9 +410,8 @@ def growth_figure(
     Raises:
         ValueError: as in `regret.fitted_exponent`.
     """
-    with _style():
-        figure = Figure(figsize=(4.6, 3.1))
-        FigureCanvasAgg(figure)
+    with styled():
+        figure = _Figure(4.6, 3.1)
         ax = figure.subplots(gridspec_kw={"left": 0.14, "right": 0.66, "top": 0.9, "bottom": 0.15})
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -412,9 +436,7 @@ def growth_figure(
 
 def _label_room(labels: Sequence[str]) -> float:
     """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    figure = Figure()
-    FigureCanvasAgg(figure)
-    text = figure.text(0, 0, "", fontsize=_LABEL_SIZE)
+    text = _Figure(1, 1).text(0, 0, "", fontsize=_LABEL_SIZE)
     widest = 0.0
     for label in labels:
         text.set_text(label)
@@ -430,8 +452,7 @@ def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> 
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
     panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
-    figure = Figure(figsize=(width, panels_height))
-    FigureCanvasAgg(figure)
+    figure = _Figure(width, panels_height)
     above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
     below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
     for text in (above, below):
@@ -458,17 +479,91 @@ def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> 
     return figure, axes
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Writes a figure whole or not at all, the same bytes for the same figure; the suffix says the format."""
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else None
-    with _style(), replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."), metadata=metadata)
+def robust_limits(
+    values: Iterable[ArrayLike], typical: Iterable[ArrayLike], *, log: bool = False
+) -> tuple[float, float]:
+    """The lowest and the highest number that an axis should hold, so that a seed far out does not flatten the others.
+
+    Everything typical is held, and on a linear axis 0. Of the other values those are that leave what is typical a tenth
+    of a linear axis, or that lie within a factor of 1,000 of it on a logarithmic one.
+
+    Args:
+        values: what is drawn; numbers that are not finite, or on a logarithmic axis not positive, do not count.
+        typical: medians and trimmed means of what is drawn.
+        log: whether the axis is logarithmic.
+
+    Returns:
+        (lowest, highest); (0, 1) when nothing counts.
+    """
+    drawn, core = (np.concatenate([np.zeros(0), *(np.ravel(v) for v in each)]) for each in (values, typical))
+    drawn, core = (each[np.isfinite(each) & ((each > 0) | (not log))] for each in (drawn, core))
+    core = core if core.size else drawn
+    if not core.size:
+        return 0.0, 1.0
+    low, high = (core.min(), core.max()) if log else (min(core.min(), 0.0), max(core.max(), 0.0))
+    if log:
+        drawn = drawn[(drawn >= low / 1000) & (drawn <= high * 1000)]
+    elif high > low:
+        drawn = drawn[(drawn >= high - 10 * (high - low)) & (drawn <= low + 10 * (high - low))]
+    return float(min([low, *drawn])), float(max([high, *drawn]))
 
 
-def _style() -> AbstractContextManager[None]:
-    """The figures' settings, for as long as the block lasts."""
-    settings: Any = dict(STYLE)
-    return matplotlib.rc_context(settings)
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Writes a figure whole or not at all, the same bytes for the same figure.
+
+    Args:
+        figure: of this module, or any other of matplotlib's.
+        path: its suffix says the format: .pdf, .png or .svg.
+
+    Raises:
+        ValueError: not a figure, no path, another suffix, or a folder that is not there.
+    """
+    if not isinstance(figure, Figure):
+        raise ValueError(f"figure={figure!r}: must be a matplotlib Figure")
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"path={path!r}: must be a str or a pathlib.Path")
+    place = Path(path)
+    kind = place.suffix.lower().removeprefix(".")
+    if kind not in _DATES:
+        raise ValueError(f"path={os.fspath(path)!r}: must end in .pdf, .png or .svg")
+    if not place.parent.is_dir():
+        raise ValueError(f"path={os.fspath(path)!r}: there is no folder {place.parent}")
+    metadata: dict[str, Any] = dict.fromkeys(_DATES[kind])
+    with styled(), replacing(place) as temporary:
+        figure.savefig(temporary, format=kind, metadata=metadata)
+
+
+def styled(style: Mapping[str, Any] = STYLE) -> AbstractContextManager[None]:
+    """Matplotlib's own defaults with these settings on top, for as long as the block lasts: the user's have no say."""
+    return matplotlib.style.context(["default", dict(style)])
+
+
+class _Figure(Figure):
+    """A figure in this module's style whenever it is drawn: ticks are made then, and would follow the user's settings.
+
+    A notebook shows it, with pyplot or without.
+    """
+
+    def __init__(self, width: float, height: float) -> None:
+        """An empty one of this size in inches, on an Agg canvas of its own."""
+        super().__init__(figsize=(width, height))
+        FigureCanvasAgg(self)
+
+    def draw(self, renderer: RendererBase) -> None:
+        """As matplotlib does it."""
+        with styled():
+            super().draw(renderer)
+
+    def savefig(self, *arguments: Any, **settings: Any) -> None:
+        """As matplotlib does it."""
+        with styled():
+            super().savefig(*arguments, **settings)
+
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows."""
+        stream = io.BytesIO()
+        self.savefig(stream, format="png", dpi="figure")
+        return stream.getvalue()
 
 
 def _inches(text: Text) -> tuple[float, float]:
@@ -501,7 +596,10 @@ def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a pane
 ) -> None:
     """Curves, spread, axes' ends and labels of one panel."""
     curves = sorted(panel.curves, key=lambda c: c.bold)
-    floor = _axis_floor(curves) if log else 0.0 if nonnegative else -math.inf
+    lowest, highest, everything = _held(curves, panel.reference, spread, log=log)
+    floor = 0.0 if nonnegative else -math.inf
+    if log:
+        floor = _FLOOR * lowest if everything[1] > highest else _axis_floor(curves)
     dashes = _dashes(curves, floor, log)
     if log:
         ax.set_xscale("log")
@@ -513,11 +611,15 @@ def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a pane
         last = float(mean[-1])
         label = curve.label
         if log and not last > 0 and not math.isnan(last):
-            label += " (0)"  # nothing to draw on a log axis: say why at its lower end
+            label += " (<0)" if last < 0 else " (0)"  # nothing to draw on a log axis: say why at its lower end
             last = floor
         if math.isnan(last):
             label += " (no healthy seed)"
             last = floor if log else 0.0
+        outside = np.isfinite(mean) & ((mean > highest) | ((mean < lowest) & (not log)))
+        if outside.any():
+            label += " ↑" if np.any(mean[outside] > highest) else " ↓"
+            ax.plot(rounds, curve.summary.median, color=curve.color, linewidth=0.6, gid="median")
         ends.append((max(last, floor), label, curve.color, curve.bold))
         if not shown.any():
             continue
@@ -532,7 +634,8 @@ def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a pane
             solid_capstyle="round",
             linestyle=style,
         )
-        if not curve.summary.has_band:
+        shown &= ~outside  # the spread of a mean that is outside would cover everything
+        if not curve.summary.has_band or not shown.any():
             continue
         if spread == "interval":
             low, high = np.maximum(curve.summary.low, floor), np.maximum(curve.summary.high, floor)
@@ -575,7 +678,29 @@ def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a pane
         ends.append((panel.reference * float(rounds[-1]), panel.reference_label, "#6E6E6E", False))
     if not log:
         _round_ends(ax)
+    margin = 0.05 * (highest - lowest)
+    if everything[1] > highest:
+        ax.set_ylim(top=1.2 * highest if log else highest + margin)
+    if everything[0] < lowest and not log:
+        ax.set_ylim(bottom=lowest - margin)
     _label_ends(ax, ends)
+
+
+def _held(
+    curves: Sequence[Curve], reference: float | None, spread: str, *, log: bool
+) -> tuple[float, float, tuple[float, float]]:
+    """The ends of what a panel's axis holds, and those of all that is drawn."""
+    drawn: list[ArrayLike] = []
+    typical: list[ArrayLike] = []
+    for curve in curves:
+        summary = curve.summary
+        ends = (summary.mean - summary.sd, summary.mean + summary.sd) if spread == "sd" else (summary.low, summary.high)
+        drawn += [summary.mean, *ends]
+        typical += [summary.median, summary.trimmed_mean]
+        typical += [] if reference is None else [reference * curve.rounds]
+    finite = np.concatenate([np.zeros(1), *drawn])
+    finite = finite[np.isfinite(finite)]
+    return *robust_limits(drawn, typical, log=log), (float(finite.min()), float(finite.max()))
 
 
 def _dashes(curves: Sequence[Curve], floor: float, log: bool) -> list[tuple[float, tuple[float, float]] | None]:
@@ -650,7 +775,7 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
     points = ax.get_position().height * figure.get_size_inches()[1] * 72
     low, high = ax.get_ylim()
     scale = math.log if ax.get_yscale() == "log" else float
-    places = [(scale(y) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
+    places = [(scale(min(max(y, low), high)) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
     gap = 9.8 * lines / points
     spread = spread_apart(places, gap, low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
@@ -679,21 +804,14 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
     """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    # Subtracting each rank's share turns "at least gap apart" into "in order": pool neighbours that are not.
-    blocks: list[list[float]] = []  # [sum, count]
-    for rank, i in enumerate(order):
-        blocks.append([places[i] - rank * gap, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += count
-    level = [block[0] / block[1] for block in blocks for _ in range(int(block[1]))]
-    top = max(low, high - (len(places) - 1) * gap)
-    moved = [0.0] * len(places)
-    for rank, i in enumerate(order):
-        moved[i] = min(max(level[rank], low), top) + rank * gap
-    return moved
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))
+    # Without each rank's step "at least gap apart" is "in order".
+    level = isotonic_regression(np.asarray(places)[order] - steps).x
+    moved = np.empty(len(places))
+    moved[order] = np.clip(level, low, max(low, high - steps[-1])) + steps
+    return moved.tolist()
 
 
 class OneUnit(Formatter):

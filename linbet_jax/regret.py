@@ -18,13 +18,17 @@ from scipy.special import stdtrit
 
 from linbet_jax.intervals import (
     RESAMPLES,
+    TRIMMED,
     Estimate,
     Share,
     bootstrap_interval,
+    centred_mean,
     check_level,
+    healthy_seeds,
     healthy_values,
     quantile_interval,
     share_interval,
+    trimmed_count,
     trimmed_mean,
     win_rate,
 )
@@ -68,6 +72,8 @@ class Summary:
         low: `[...]` lower end of the Student-t interval of the mean; NaN (no band) for one seed.
         high: `[...]` upper end of the same interval.
         median: `[...]` median over the healthy seeds.
+        trimmed_mean: `[...]` mean without a tenth of the healthy seeds at each end (nothing is cut below ten seeds).
+            One seed far out rules the mean and its interval, but neither this nor the median.
         level: coverage the interval is built for, e.g. 0.95.
     """
 
@@ -80,6 +86,7 @@ class Summary:
     low: FloatArray
     high: FloatArray
     median: FloatArray
+    trimmed_mean: FloatArray
     level: float
 
     @property
@@ -115,8 +122,8 @@ class Summary:
 def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: float = 0.95) -> Summary:
     """Summarise one number, or one curve, per seed.
 
-    The first seed's value is subtracted before anything is squared or added, so that a constant series
-    has standard deviation 0 exactly and values near 1e8 lose nothing.
+    The median is subtracted before anything is squared or added, so that a constant series has standard deviation 0
+    exactly, values near 1e8 lose nothing, and one seed of 1e20 takes no digit from the others.
 
     Args:
         values: `[S]` or `[S, ...]`, seeds first.
@@ -134,13 +141,14 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
     kept, seeds = healthy_values(values, health)
     n, shape = kept.shape[0], kept.shape[1:]
     nothing = np.full(shape, np.nan)
-    mean = sd = error = low = high = median = nothing
+    mean = sd = error = low = high = median = trimmed = nothing
     if n > 0:
-        shifted = kept - kept[0]
-        mean = kept[0] + shifted.mean(axis=0)
-        median = kept[0] + np.median(shifted, axis=0)
+        ordered = np.sort(kept, axis=0)
+        median = ordered[(n - 1) // 2] / 2 + ordered[n // 2] / 2
+        cut = trimmed_count(TRIMMED, n)
+        mean, trimmed = centred_mean(kept, median), centred_mean(ordered[cut : n - cut], median)
     if n > 1:
-        sd = shifted.std(axis=0, ddof=1)
+        sd = (kept - median).std(axis=0, ddof=1)
         error = sd / np.sqrt(n)
         half = float(stdtrit(n - 1, 0.5 + level / 2)) * error
         low, high = mean - half, mean + half
@@ -154,6 +162,7 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
         low=np.asarray(low),
         high=np.asarray(high),
         median=np.asarray(median),
+        trimmed_mean=np.asarray(trimmed),
         level=level,
     )
 
@@ -174,7 +183,7 @@ def paired_difference(
     Args:
         first: `[S, ...]` values of one policy, or its `Result`, which stands for its final regret and health.
         second: `[S, ...]` values of the other, the same seeds in the same order, or its `Result`.
-        first_health: `[S]` health words of `first`.
+        first_health: `[S]` health words of `first`; without it infinities and NaN are unhealthy.
         second_health: `[S]` health words of `second`.
         level: coverage of the interval, in (0, 1).
 
@@ -191,16 +200,12 @@ def paired_difference(
         first_health, second_health = (run.health for run in runs)
         first, second = (run.regret[:, -1] for run in runs)
     values: Any = (first, second)
-    a, b = (np.asarray(value, dtype=np.float64) for value in values)
-    if a.shape != b.shape:
-        raise ValueError(f"paired runs must have one shape, got {a.shape} and {b.shape}")
-    words = [np.asarray(h) != 0 for h in (first_health, second_health) if h is not None]
-    if any(w.shape != a.shape[:1] for w in words):
-        raise ValueError(f"health must hold one word per seed, shape {a.shape[:1]}")
-    # Without health words, infinity minus infinity is NaN: `summarize` then counts the seed as unhealthy.
-    with np.errstate(invalid="ignore"):
+    if np.shape(values[0]) != np.shape(values[1]):
+        raise ValueError(f"paired runs must have one shape, got {np.shape(values[0])} and {np.shape(values[1])}")
+    (a, well), (b, also) = healthy_seeds(values[0], first_health), healthy_seeds(values[1], second_health)
+    with np.errstate(invalid="ignore"):  # infinity minus infinity, in a seed that is left out
         difference = a - b
-    return summarize(difference, np.logical_or.reduce(words) if words else None, level=level)
+    return summarize(difference, ~(well & also), level=level)
 
 
 def final_regret(result: Result, *, level: float = 0.95) -> Summary:
@@ -221,7 +226,8 @@ def fitted_exponent(horizons: ArrayLike, regrets: ArrayLike) -> float:
         regrets: `[H]` mean regret at each horizon, all positive.
 
     Returns:
-        The fitted exponent; 0 exactly for equal regrets.
+        The fitted exponent; 0 exactly for equal regrets. From two horizons it is the slope of a line through two
+        points: say so where it is shown.
 
     Raises:
         ValueError: the shapes differ, a number is not positive and finite, or all horizons are equal.
@@ -264,7 +270,8 @@ def exponent_interval(
         seed: of the generator that draws them.
 
     Returns:
-        The exponent with its interval; no interval for a single seed, or where a resample has mean regret 0.
+        The exponent with its interval; no interval for a single seed, or where a resample has mean regret 0. Two
+        horizons give a line through two points, which the caveat says.
 
     Raises:
         ValueError: wrong shapes, no healthy seed, or as in `fitted_exponent` and `bootstrap_interval`.
@@ -283,14 +290,17 @@ def exponent_interval(
     x = _log_ratio(t)
     weights = (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
 
-    def slope(sample: FloatArray, axis: int) -> FloatArray:
-        means = sample.mean(axis=axis)
+    def slope(seeds: FloatArray, *, axis: int) -> FloatArray:
+        means = kept[np.moveaxis(seeds, axis, -1).astype(np.int64)].mean(axis=-2)
         with np.errstate(divide="ignore", invalid="ignore"):  # a mean of 0 has no logarithm
             logs = _log_ratio(means)
             return np.asarray(np.where(np.isfinite(logs), logs, np.nan) @ weights)
 
-    drawn = bootstrap_interval(kept, statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed)
-    return dataclasses.replace(drawn, value=value, seeds=seeds, unhealthy=seeds - kept.shape[0])
+    drawn = bootstrap_interval(
+        np.arange(kept.shape[0]), statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed
+    )
+    caveat = "a line through two points: two horizons do not show a power of T" if np.unique(t).size == 2 else ""
+    return dataclasses.replace(drawn, value=value, seeds=seeds, unhealthy=seeds - kept.shape[0], caveat=caveat)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,12 +310,14 @@ class Rank:
     Attributes:
         name: of the policy.
         summary: of its rank (1: the smallest regret; equal regrets share the mean of their ranks) over the seeds.
-        first: share of seeds in which no other has a smaller regret.
+        first: share of seeds in which every other has a larger regret; a tie is not a win.
+        tied: share of seeds in which it has the smallest regret together with others.
     """
 
     name: str
     summary: Summary
     first: float
+    tied: float
 
 
 def rank_table(
@@ -331,19 +343,18 @@ def rank_table(
     values = [np.asarray(v, dtype=np.float64) for v in regrets.values()]
     if values[0].ndim != 1 or any(v.shape != values[0].shape for v in values):
         raise ValueError(f"regrets must be lists of one length, got shapes {[v.shape for v in values]}")
-    table = np.stack(values, axis=1)
-    bad = ~np.isfinite(table).all(axis=1)
-    if health is not None:
-        if set(health) != set(regrets):
-            raise ValueError(f"health must name the same policies, got {sorted(health)} for {sorted(regrets)}")
-        bad = np.any([np.asarray(health[name]) != 0 for name in regrets], axis=0)
-    kept, _ = healthy_values(table, bad)
+    if health is not None and set(health) != set(regrets):
+        raise ValueError(f"health must name the same policies, got {sorted(health)} for {sorted(regrets)}")
+    words = [None if health is None else health[name] for name in regrets]
+    healthy = np.all([healthy_seeds(v, word)[1] for v, word in zip(values, words, strict=True)], axis=0)
+    kept = np.stack(values, axis=1)[healthy]
     below, equal = (np.sum(f(kept[:, None, :], kept[:, :, None]), axis=2) for f in (np.less, np.equal))
-    ranks = np.full(table.shape, np.nan)
-    ranks[~bad] = below + (equal + 1) / 2
-    first = np.mean(below == 0, axis=0) if kept.size else np.full(table.shape[1], np.nan)
+    ranks = np.full((healthy.size, len(values)), np.nan)
+    ranks[healthy] = below + (equal + 1) / 2
+    best = (below == 0) & (equal == 1), (below == 0) & (equal > 1)
+    first, tied = (hits.mean(axis=0) if kept.size else np.full(len(values), np.nan) for hits in best)
     found = [
-        Rank(name, summarize(ranks[:, place], bad, level=level), float(first[place]))
+        Rank(name, summarize(ranks[:, place], ~healthy, level=level), float(first[place]), float(tied[place]))
         for place, name in enumerate(regrets)
     ]
     return tuple(sorted(found, key=lambda rank: float(np.nan_to_num(rank.summary.mean, nan=np.inf))))

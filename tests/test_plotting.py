@@ -1,6 +1,9 @@
 """Figures: what must be drawn, what must not (cases S4, S6, S7), and no trace left in matplotlib's global state."""
 
+import importlib.util
+import io
 import itertools
+import os
 import subprocess
 import sys
 
@@ -12,6 +15,7 @@ from matplotlib.text import Text
 from linbet_jax import plotting
 from linbet_jax.plotting import Curve, Panel, panel_figure
 from linbet_jax.regret import summarize
+from linbet_jax.tuning import TuningCurve
 
 ROUNDS = np.arange(100, 2001, 100)
 
@@ -220,6 +224,49 @@ def test_a_curve_that_only_begins_on_another_one_is_solid():
     assert [line.get_linestyle() for line in ax.lines] == ["-", "-"]
 
 
+def test_axes_hold_what_is_typical_and_of_the_rest_what_leaves_it_room():
+    limits = plotting.robust_limits
+    assert limits([[1.0, 5.0]], [[2.0]]) == (0, 5)
+    assert limits([[1.0, 1e9, np.nan]], [[1.0, 2.0]]) == (0, 2)
+    assert limits([[-3.0, 30.0, 19.0]], [[1.0, 2.0]]) == (-3, 19)
+    assert limits([[-1e9, 0.5]], [[-1.0, 1.0]]) == (-1, 1)
+    assert limits([[0.0, 1e9]], [[0.0]]) == (0, 1e9)  # nothing else is there to be seen
+    assert limits([[3.0, 4.0]], [[np.nan]]) == (0, 4)
+    assert limits([[]], [[]]) == (0, 1)
+    assert limits([[1e-9, 0.0, 5.0, 1e3, 1e9]], [[2.0, 8.0]], log=True) == (2, 1e3)
+    assert limits([[-1.0]], [[0.0]], log=True) == (0, 1)
+
+
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("spread", ["sd", "interval"])
+def test_a_seed_far_out_leaves_the_axis_and_the_name_says_so(log, spread):
+    plain = np.sqrt(ROUNDS) * np.linspace(0.8, 1.2, 99)[:, None]
+    ruled = curve(values=np.concatenate([plain, [1e9 * ROUNDS / 2000]]))
+    ax = axes_of(ruled, curve("menu", values=2 * plain), log=log, spread=spread)
+    assert 1.6 * plain.max() <= ax.get_ylim()[1] < 4 * plain.max()
+    assert labels(ax) == ["TOFU ↑", "MENU"]
+    [median] = [line for line in ax.lines if line.get_gid() == "median"]
+    np.testing.assert_array_equal(median.get_ydata(), ruled.summary.median)
+    assert all(points[:, 1].max() <= 3 * plain.max() for points in band_points(ax))
+    alone = axes_of(ruled, log=log, spread=spread)
+    assert alone.get_ylim()[0] < plain.min() < 0.8 * plain.max() < alone.get_ylim()[1] < 2 * plain.max()
+    # Payoffs fall as far as they rise.
+    down = curve(values=np.concatenate([plain, [-1e9 * ROUNDS / 2000]]))
+    ax = axes_of(down, curve("menu", values=2 * plain), log=log, spread=spread)
+    assert labels(ax) == ["TOFU (<0)" if log else "TOFU ↓", "MENU"]
+    assert -0.1 * plain.max() <= ax.get_ylim()[0] < plain.min()
+
+
+def test_a_scale_that_one_seed_rules_leaves_the_axis_of_tuning():
+    regrets = np.stack([np.linspace(1, 2, 20), np.linspace(3, 4, 20)])
+    for outlier in (4.0, 1e9):
+        regrets[1, 7] = outlier
+        tuned = TuningCurve("tofu", "S3", 10, (0.1, 1.0), "mean", regrets, np.zeros((2, 20), int), 0.1)
+        [ax] = plotting.tuning_figure([tuned]).axes
+        assert 3.5 < ax.get_ylim()[1] < 5
+        assert ("(some lie above the axis)" in ax.get_ylabel()) == (outlier > 4)
+
+
 def test_spreading_moves_no_more_than_it_must():
     assert plotting.spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
     assert plotting.spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
@@ -247,14 +294,14 @@ def test_wrong_input():
         panel_figure([("", [Panel("S1", [])]), ("", [])], quantity="regret", spread="sd")
 
 
-@pytest.mark.parametrize("suffix", [".png", ".pdf"])
+@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
 def test_the_same_figure_is_the_same_bytes(tmp_path, suffix):
     for name in ("a", "b"):
         figure = panel_figure([("", [Panel("S1", [curve()])])], quantity="regret", spread="sd", title="t", note="n")
         plotting.save_figure(figure, tmp_path / f"{name}{suffix}")
     first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("a", "b"))
     assert first == second
-    assert first[:4] in (b"\x89PNG", b"%PDF")
+    assert first[:4] in (b"\x89PNG", b"%PDF", b"<?xm")
 
 
 def test_matplotlib_s_own_settings_stay_as_they_were(tmp_path):
@@ -263,10 +310,72 @@ def test_matplotlib_s_own_settings_stay_as_they_were(tmp_path):
     assert dict(matplotlib.rcParams) == before
 
 
-def test_pyplot_is_never_imported():
-    code = "import sys, linbet_jax.plotting; print('matplotlib.pyplot' in sys.modules, 'jax' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "False False\n"
+INLINE = "module://matplotlib_inline.backend_inline"
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "held"),
+    [
+        ("plotting", "svg", "svg"),
+        ("plotting", INLINE, INLINE if importlib.util.find_spec("matplotlib_inline") else "agg"),
+        ("report.figures", "no backend at all", "agg"),
+        ("reproduce.outputs", "no backend at all", "agg"),
+    ],
+)
+def test_no_backend_is_needed_and_pyplot_is_never_imported(module, asked, held):
+    code = f"""
+import os, sys, linbet_jax.{module}, matplotlib
+heavy = "jax" in sys.modules and {module == "plotting"}
+print("matplotlib.pyplot" in sys.modules, heavy, os.environ["MPLBACKEND"], matplotlib.rcParams["backend"])
+"""
+    environment = {**os.environ, "MPLBACKEND": asked, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert done.stdout == f"False False {asked} {held}\n"
+
+
+OWN_SETTINGS = {
+    "text.usetex": True, "font.size": 21, "font.family": "serif", "axes.facecolor": "red", "savefig.facecolor": "green",
+    "savefig.bbox": "tight", "lines.linewidth": 9, "figure.dpi": 30, "xtick.labelsize": 30, "svg.fonttype": "none",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_user_s_settings_change_nothing(tmp_path, suffix):
+    def draw(name):
+        rows = [("", [Panel("S1", [curve(), curve("menu")])])]
+        figure = panel_figure(rows, quantity="regret", spread="sd", title="t", note="n")
+        plotting.save_figure(figure, tmp_path / f"{name}{suffix}")
+        return figure
+
+    kept = draw("plain")
+    with matplotlib.rc_context(OWN_SETTINGS):
+        shown = draw("own")._repr_png_()  # as a notebook asks for it
+        stream = io.BytesIO()
+        kept.canvas.print_figure(stream, format="png")  # as its inline backend does; TeX would not be found
+    assert (tmp_path / f"own{suffix}").read_bytes() == (tmp_path / f"plain{suffix}").read_bytes()
+    assert shown == kept._repr_png_()
+    assert stream.getvalue()[:4] == shown[:4] == b"\x89PNG"
+
+
+def test_a_path_is_a_str_or_a_path_and_its_suffix_says_the_format(tmp_path, monkeypatch):
+    figure = axes_of(curve()).get_figure()
+    monkeypatch.chdir(tmp_path)
+    plotting.save_figure(figure, "a.PNG")
+    plotting.save_figure(figure, tmp_path / "b.png")
+    assert (tmp_path / "a.PNG").read_bytes() == (tmp_path / "b.png").read_bytes()
+    for path, message in (
+        ("a.jpeg", "path='a.jpeg': must end in .pdf, .png or .svg"),
+        ("a", "path='a': must end in .pdf, .png or .svg"),
+        (b"a.png", "path=b'a.png': must be a str or a pathlib.Path"),
+        (None, "path=None: must be a str or a pathlib.Path"),
+        ("nowhere/a.png", "path='nowhere/a.png': there is no folder nowhere"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            plotting.save_figure(figure, path)
+    with pytest.raises(ValueError, match="^figure='a': must be a matplotlib Figure$"):
+        plotting.save_figure("a", "a.png")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.PNG", "b.png"]
 
 
 def contrast(first, second):

@@ -56,6 +56,18 @@ def test_the_interval_covers_the_mean_as_often_as_it_says():
     assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 20_000)
 
 
+def test_median_and_trimmed_mean_stand_beside_a_mean_that_one_seed_rules():
+    values = np.ones(100)
+    values[17] = 1e9
+    summary = regret.summarize(np.stack([values, values * 2], axis=1))
+    np.testing.assert_array_equal(summary.median, [1, 2])
+    np.testing.assert_array_equal(summary.trimmed_mean, [1, 2])
+    assert summary.mean[0] == pytest.approx(1e7 + 0.99)
+    few = regret.summarize(np.arange(9.0) ** 2)
+    assert few.trimmed_mean == few.mean  # below ten seeds nothing is cut
+    assert regret.summarize(np.arange(10.0) ** 2).trimmed_mean == pytest.approx(sum(k * k for k in range(1, 9)) / 8)
+
+
 def test_values_near_1e8_lose_nothing():
     small = np.array([0.25, 0.5, 1.0, 1.75])
     summary, shifted = regret.summarize(small), regret.summarize(small + 1e8)
@@ -136,6 +148,9 @@ def test_a_pair_is_healthy_when_both_are():
     assert (summary.n, summary.unhealthy) == (1, 2)
     assert summary.mean == 1
     assert regret.paired_difference([np.inf, 1.0], [np.inf, 0.0]).unhealthy == 1
+    # Health words of one side alone: the other side's numbers speak for themselves.
+    one = regret.paired_difference([1.0, 2.0, 9.0], [0.0, np.nan, 4.0], [0, 0, 7])
+    assert (one.n, one.unhealthy, one.mean) == (1, 2, 1)
     with pytest.raises(ValueError, match="one shape"):
         regret.paired_difference([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="one word per seed"):

@@ -4,7 +4,10 @@ import csv
 import html.parser
 import io
 import math
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -157,7 +160,7 @@ def test_a_parameter_s_figure_holds_the_other_ones_fixed(tmp_path):
     np.testing.assert_allclose(line.band.mean, held)
     # Nine lines fit: nothing is held, the scale is in the names, and the policy without delta stands apart.
     assert [line.label for line in by_delta.lines[:3]] == ["TOFU", "TOFU ×0.1", "TOFU ×0.01"]
-    assert [(family, label) for family, label, _ in by_delta.level] == [("uniform", "uniform")]
+    assert [(line.family, line.label) for line in by_delta.level] == [("uniform", "uniform")]
     ax = drawn(only(pictures_of(report), "parameter-delta"))
     assert "TOFU ×0.01" in texts(ax)
 
@@ -311,6 +314,73 @@ def test_constant_huge_and_vanishing_regrets_are_drawn(tmp_path, values):
         assert ax.get_xlim()[0] < ax.get_xlim()[1]
 
 
+def with_a_seed_far_out(folder):
+    """Two horizons and scales of two policies, 100 seeds each: one seed of one cell has a regret of 1e9."""
+    cells = [
+        cell("S3", p, t, radius_scale=r, seeds=100) for p in ("tofu", "oful") for t in (500, 1000) for r in (1, 0.1)
+    ]
+    make_sweep(folder, cells, swept=["radius_scale", "horizon"])
+    pulls, plain, *_ = numbers(cells[2])
+    values = plain.copy()
+    values[17] = 1e9 * pulls / pulls[-1]
+    write_cell(folder, cells[2], regret=values)
+    return gathered(folder), plain
+
+
+def test_one_seed_far_out_flattens_nothing(tmp_path):
+    report, plain = with_a_seed_far_out(tmp_path)
+    pictures, usual = pictures_of(report), np.median(plain[:, -1])
+    drawings = {kind: drawn(next(p for p in reversed(pictures) if p.kind == kind)) for kind in (
+        "regret", "regret-loglog", "parameter-radius_scale", "growth", "final-regret", "paired")}  # fmt: skip
+    mean = report.settings[1].variants[0].final.mean
+    assert mean > 9e6
+    for kind in ("regret", "regret-loglog", "parameter-radius_scale", "growth"):
+        ax = drawings[kind]
+        assert usual <= ax.get_ylim()[1] < 2 * plain[:, -1].max(), kind
+        said = "outside the axis:", f"TOFU, mean to {figures.number(mean)}"
+        assert [text for text in texts(ax) if text in said] == list(said), kind
+        [median, *_] = [
+            line for line in parts(ax, "median") if np.max(line.get_ydata()) > 0.99 * np.median(plain[:, -1])
+        ]
+        assert median.get_color() == plotting.COLORS["tofu"], kind
+    for band in parts(drawings["regret"], "band"):  # that of the outlying mean would cover everything
+        assert band.get_paths()[0].vertices[:, 1].max() < 2 * plain[:, -1].max()
+    for kind in ("final-regret", "paired"):
+        assert drawings[kind].get_xlim()[1] < 2 * plain[:, -1].max(), kind
+    assert "n = 100, 1 outside, mean →" in texts(drawings["final-regret"])
+    [said] = [text for text in texts(drawings["paired"]) if text.startswith("mean ")]
+    assert said.endswith(" →")
+    row = next(line for line in tables.markdown(report).splitlines() if "T = 1,000 | TOFU |" in line)
+    middle = np.sort(np.append(np.delete(plain[:, -1], 17), 1e9))
+    shown = [figures.number(v) for v in (mean, np.median(middle), middle[10:-10].mean())]
+    assert [text for text in row.split(" | ") if text in shown] == shown
+    told = next(p for p in pictures if p.kind == "paired").text
+    assert "(median " in told
+    assert ", trimmed mean " in told
+
+
+def test_without_a_seed_far_out_nothing_is_outside(tmp_path):
+    cells = [cell("S3", p, t, radius_scale=r, seeds=9) for p in POLICIES for t in (500, 1000) for r in (1, 0.1)]
+    for picture in pictures_of(gathered(make_sweep(tmp_path, cells, swept=["radius_scale", "horizon"]))):
+        ax = drawn(picture)
+        assert not [text for text in texts(ax) if "outside" in text or "→" in text], picture.kind
+
+
+def test_two_horizons_and_ties_are_said(tmp_path):
+    cells = [cell("S3", p, t, seeds=3) for p in ("tofu", "menu") for t in (500, 1000)]
+    folder = make_sweep(tmp_path, cells, swept=["horizon"])
+    for entry in cells:
+        write_cell(folder, entry, regret=np.arange(1.0, 4)[:, None] * np.sqrt(numbers(entry)[0]))
+    text, _ = read_page(folder)
+    shown = Reader(text).text
+    assert "0.500*" in shown
+    assert "* a line through two points: two horizons do not show a power of T." in shown
+    assert shown.count("better in 0%, equal in 100% of 3 seeds") == 2  # in the pictures
+    assert shown.count("better in 0%, equal in 100%") == 2 + 4  # and in the tables, both ways
+    ranks = re.findall(r"<td class=number>([^<]*)</td>", text[text.index("alone first in") :])
+    assert ranks[:4] == ["1.50", "[1.50, 1.50]", "0%", "100%"]
+
+
 def test_odd_sweeps_have_a_report(tmp_path):
     """One pull, letters that a font lacks, parameters of several kinds or of none, no healthy seed at all."""
     cells = [
@@ -338,10 +408,10 @@ def test_the_tables_hold_every_cell(tmp_path):
     ]  # fmt: skip
     report = gathered(make_sweep(tmp_path, cells, swept=["radius_scale"], failed=[2], unhealthy=[1]))
     rows = tables.markdown(report).splitlines()
-    assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | sd |"
+    assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | trimmed mean | sd |"
     assert len(rows) == 2 + 4
     assert rows[3].startswith("| S3, T = 1,000 | TOFU ×0.03 | 0.03 | 5 of 6, 1 unhealthy | ")
-    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – |"
+    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – | – |"
     assert "my_pol\\|icy" in rows[5]
     tex = tables.latex(report)
     assert r"my\_pol|icy \$5 \& 10\%" in tex
@@ -505,6 +575,24 @@ def test_the_command_writes_everything_and_says_what_is_wrong(tmp_path, capsys, 
     unhealthy = make_sweep(tmp_path / "ill", cells[:2], unhealthy=[1])
     assert main(["report", str(unhealthy), "--format", "html", "--quiet"]) == 1
     assert "1 unhealthy seed in 1 cell" in capsys.readouterr().err
+
+
+def test_the_user_s_settings_of_matplotlib_change_no_byte(tmp_path):
+    """In a terminal of a notebook: a backend that is not there, and a file of settings that asks for TeX."""
+    folder = make_sweep(tmp_path / "sweep", [cell("S3", p, t, seeds=5) for p in ("tofu", "oful") for t in (500, 1000)])
+    write_report(folder, tmp_path / "plain", formats=("html", "png"))
+    settings = tmp_path / "matplotlibrc"
+    settings.write_text("text.usetex: True\nfont.size: 30\nfont.weight: bold\nsavefig.bbox: tight\nbackend: tkagg\n")
+    environment = {**os.environ, "MPLBACKEND": "module://not_there.backend_inline", "MATPLOTLIBRC": str(settings)}
+    command = [sys.executable, "-m", "linbet_jax", "report", str(folder), "--out", str(tmp_path / "own")]
+    done = subprocess.run(
+        [*command, "--format", "html,png"], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+    names = sorted(path.relative_to(tmp_path / "plain") for path in (tmp_path / "plain").rglob("*.*"))
+    assert {path.suffix for path in names} == {".html", ".png", ".csv", ".md", ".tex"}
+    for name in names:
+        assert (tmp_path / "own" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes(), name
 
 
 def test_wrong_arguments_in_python(tmp_path):

@@ -1,10 +1,12 @@
 """`load`: a sweep's folder as cells, one tidy table and summaries; what is absent or damaged is named."""
 
+import csv
 import json
 import shutil
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +15,12 @@ import pytest
 from sweep_folders import cell, make_sweep, numbers, write_cell
 
 import linbet_jax as lb
+from linbet_jax.cli import main
 from linbet_jax.results import RunFolderError
 from linbet_jax.sweep import table
 from linbet_jax.sweep.reading import read_run
 
+EARLIER = Path(__file__).resolve().parent / "data" / "earlier_sweep"  # of earlier_sweep.toml, never to be made anew
 CELLS = [
     cell("S3", "tofu"),
     cell("S3", "tofu", radius_scale=0.03),
@@ -126,7 +130,7 @@ def test_a_row_per_cell_in_the_summary(folder):
         final, unhealthy = numbers(entry)[1][:, -1], entry is CELLS[1]
         wanted = lb.regret.summarize(final, [17 * unhealthy, 0, 0, 0, 0, 0])
         assert (row["seeds"], row["n"], row["unhealthy"]) == (6, 6 - unhealthy, int(unhealthy))
-        for name in ("mean", "sd", "standard_error", "low", "high", "median"):
+        for name in ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean"):
             assert row[name] == getattr(wanted, name)
         assert (row["state"], row["error"], row["radius_scale"]) == ("done", None, entry["parameters"]["radius_scale"])
     payoffs = lb.load(folder).summary("payoff").to_pylist()
@@ -155,8 +159,34 @@ def test_pairs_are_seed_by_seed_on_one_instance(tmp_path):
     assert scales.difference.mean == pytest.approx((a - numbers(cells[1])[1][:, -1]).mean())
     # Fewer seeds on one side: those that both hold.
     assert [p.difference.n for p in sweep.paired("menu", "tofu")] == [4]
-    with pytest.raises(ValueError, match="no two cells share set, instance, horizon and dtype"):
+    with pytest.raises(ValueError, match="no two cells share set, instance, horizon, dtype, policy, radius_scale"):
         sweep.paired({"set": "S1"}, {"set": "S3"})
+
+
+def test_pairs_are_alike_in_what_neither_side_names(tmp_path):
+    """24 pairs of scales, not 96: a policy is compared with itself unless a side names one, and so is everything."""
+    cells = [
+        {**cell(s, "tofu", t, radius_scale=scale, delta=delta), "policy": policy}
+        for s in ("S1", "S3") for t in (500, 1000) for policy in ("mine", "oful") for delta in (0.1, 0.2, 0.3)
+        for scale in (1.0, 0.1)
+    ]  # fmt: skip
+    for place, entry in enumerate(cells):
+        entry["id"] = f"{place:032d}"
+    sweep = lb.load(make_sweep(tmp_path, cells, swept=["radius_scale", "horizon", "delta"]))
+
+    def told(first, second):
+        pairs = sweep.paired(first, second)
+        alike = ("set", "horizon", "policy", "delta", "radius_scale")
+        return len(pairs), {name for name in alike for p in pairs if p.first.value(name) != p.second.value(name)}
+
+    assert told({"radius_scale": 1.0}, {"radius_scale": 0.1}) == (24, {"radius_scale"})
+    assert told({"policy.radius_scale": 1.0}, {"policy.radius_scale": 0.1}) == (24, {"radius_scale"})
+    assert told("mine", "oful") == (24, {"policy"})
+    assert told({"radius_scale": 1.0, "policy": "mine"}, {"radius_scale": 0.1}) == (24, {"policy", "radius_scale"})
+    assert told({"delta": 0.1}, {"delta": [0.2, 0.3]}) == (32, {"delta"})
+    assert told({"id": cells[0]["id"]}, {"id": cells[9]["id"]}) == (1, {"policy", "delta", "radius_scale"})
+    with pytest.raises(ValueError, match="share set, instance, horizon, dtype, policy, radius_scale$"):
+        sweep.paired({"delta": 0.1}, {"delta": 0.1})
 
 
 def test_what_is_absent_is_said(tmp_path):
@@ -216,13 +246,76 @@ def test_a_damaged_file_is_named_and_spoils_nothing_else(folder, how):
     sweep = lb.load(folder, warn=False)
     with pytest.raises(RunFolderError, match=rf"{path} is damaged: "):
         sweep.cells[0].run()
-    with pytest.raises(RunFolderError, match=rf"{path} is damaged: "):
-        _ = sweep.table
-    rows = sweep.summary().to_pylist()
+    with pytest.warns(table.PartialSweepWarning, match=rf"left out 1 cell, see .absent: {path} is damaged: "):
+        assert sweep.table.num_rows == 6 * (20 + 7 + 20)
+    assert [c.id for c in sweep.absent] == [CELLS[0]["id"]]
+    rows = lb.load(folder, warn=False).summary().to_pylist()
     assert [row["state"] for row in rows] == ["damaged", "done", "done", "done"]
     assert rows[0]["mean"] is None
     assert str(path) in rows[0]["error"]
     assert sweep.select(policy="oful").table.num_rows == 6 * 27
+
+
+@pytest.mark.parametrize("how", ["cut", "shuffled"])  # noticed when the folder is opened, and when rows are read
+def test_everything_reads_what_is_whole(tmp_path, how):
+    cells = [cell("S3", policy, radius_scale=scale) for scale in (1.0, 0.03) for policy in ("tofu", "oful")]
+    folder = make_sweep(tmp_path, cells, swept=["radius_scale"])
+    path = folder / "cells" / f"{cells[0]['id']}.parquet"
+    spoil(path, how)
+    readers = {
+        "read": lambda sweep: sweep.read(["seed"], last=True).num_rows // 6,
+        "to_pandas": lambda sweep: sweep.to_pandas().cell.nunique(),
+        "to_xarray": lambda sweep: sweep.to_xarray().sizes["cell"],
+        "paired": lambda sweep: 3 * len(sweep.paired("tofu", "oful")),
+    }
+    for name, reader in readers.items():
+        sweep = lb.load(folder, warn=False)
+        with pytest.warns(table.PartialSweepWarning, match=rf"left out 1 cell, see .absent: {path} is damaged"):
+            assert reader(sweep) == 3, name
+        assert [c.id for c in sweep.absent] == [cells[0]["id"]]
+        assert str(path) in sweep.absent[0].error
+    with (
+        pytest.warns(table.PartialSweepWarning),
+        pytest.raises(ValueError, match="not computed yet, or cannot be read"),
+    ):
+        sweep.paired({"id": cells[0]["id"]}, {"id": cells[1]["id"]})
+
+
+def test_only_damage_is_called_damage(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    sweep = lb.load("sweep")
+    monkeypatch.chdir("/")
+    assert sweep.path == folder
+    assert sweep.read(last=True).num_rows == 4 * 6  # whatever the working folder is by now
+    first, second, third, _ = (folder / "cells" / f"{entry['id']}.parquet" for entry in CELLS)
+    first.unlink()
+    second.unlink()
+    second.mkdir()  # what the system refuses: root may read everything else
+    third.write_bytes(b"PAR1")
+    gone, refused = f"{first} is not there: the file was removed", f"{second} cannot be read: Is a directory"
+    with pytest.warns(table.PartialSweepWarning, match=rf"left out 3 cells, see .absent: {gone}.*; {refused}; {third}"):
+        assert sweep.table.num_rows == 6 * 20
+    assert [c.state for c in sweep.cells] == ["missing", "unreadable", "damaged", "done"]
+    assert ["damaged" in c.error for c in sweep.cells] == [False, False, True, False]
+    assert sweep.progress == "1 of 4 cells done; 1 damaged, 1 unreadable, 1 missing"
+    with pytest.raises(RunFolderError, match=refused):
+        sweep.cells[1].run()
+    assert [c.state for c in lb.load(folder, warn=False).cells] == ["missing", "unreadable", "damaged", "done"]
+    shutil.rmtree(folder)
+    with pytest.raises(RunFolderError, match="is not there: the file was removed or its folder moved"):
+        sweep.cells[3].run()
+
+
+def test_a_number_that_is_not_finite_in_a_healthy_seed_is_damage(folder):
+    _, regret, _, _ = numbers(CELLS[3])
+    regret[2, 5] = np.nan
+    write_cell(folder, CELLS[3], regret=regret)
+    sweep = lb.load(folder)
+    assert [row["state"] for row in sweep.summary().to_pylist()] == ["done", "done", "done", "damaged"]
+    with pytest.warns(table.PartialSweepWarning, match="calls healthy holds a number that is not finite"):
+        assert sweep.table.num_rows == 6 * 47
+    write_cell(folder, CELLS[3], regret=regret, health=[0, 0, 300, 0, 0, 0])
+    assert lb.load(folder).summary()["n"].to_pylist() == [6, 5, 6, 5]
 
 
 def test_no_flipped_byte_changes_a_number(tmp_path):
@@ -263,6 +356,35 @@ def test_constants_of_several_kinds_are_text():
     for values in ([1, "a"], [True, 1], [[1, 2]], [None]):
         assert table._type_of(values) == pa.dictionary(pa.int32(), pa.string())
     assert table._fitting(0.5, table._type_of([0.5, "box"])) == "0.5"
+
+
+@pytest.mark.parametrize("numerics", ["its own", {"linbet_jax": "9.9.9", "code": "0"}, None])
+def test_a_folder_of_an_earlier_version_is_still_read(tmp_path, capsys, numerics):
+    """Whatever its manifest says of versions and of the code; the numbers are those that were printed then."""
+    folder = shutil.copytree(EARLIER, tmp_path / "sweep")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["numerics"]["code"] == "ae4958aae7646c41"
+    if numerics != "its own":
+        manifest |= {"numerics": numerics, "git": None}
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    sweep = lb.load(folder)
+    assert (sweep.progress, sweep.swept) == ("4 of 4 cells done", ("radius_scale",))
+    assert [(c.set, c.policy, c.value("radius_scale")) for c in sweep.cells] == [
+        ("S3", "tofu", 1.0), ("S3", "tofu", 0.5), ("S3", "oful", 1.0), ("S3", "oful", 0.5),
+    ]  # fmt: skip
+    assert sweep.table.num_rows == 4 * 4 * 3
+    run = sweep.cells[3].run()
+    assert (run.rounds.tolist(), run.seeds.tolist(), run.health.tolist()) == ([20, 40, 60], [0, 1, 2, 3], [0] * 4)
+    last = [18.493331, 12.312930, 25.102204, 28.579255], [206.183540, 198.049061, 158.813017, 135.286283]
+    np.testing.assert_allclose([run.regret[:, -1], run.payoff[:, -1]], last, atol=1e-6)
+    assert sweep.cells[0].journey.seed_pulls == 240
+    means = [70.47062862317621, 70.32965163974444, 47.050293917086265, 21.121929840829406]
+    np.testing.assert_allclose(sweep.summary()["mean"].to_pylist(), means, rtol=1e-12)
+    assert main(["report", str(folder), "--format", "html", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    rows = list(csv.DictReader((folder / "report" / "summary.csv").read_text(encoding="utf-8").splitlines()))
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], means, rtol=1e-12)
+    assert "an earlier sweep" in (folder / "report" / "index.html").read_text(encoding="utf-8")
 
 
 def test_loading_imports_no_jax(folder):

@@ -13,7 +13,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,7 +22,8 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from linbet_jax.plotting import OneUnit, spread_apart
+from linbet_jax.plotting import OneUnit, robust_limits, spread_apart, styled
+from linbet_jax.regret import Share, Summary
 from linbet_jax.report.gather import (
     SHOWN,
     Band,
@@ -37,7 +38,7 @@ from linbet_jax.report.gather import (
 )
 from linbet_jax.theory import BOUNDED, regret_exponent
 
-__all__ = ["GRID", "INK", "MUTED", "Picture", "missing_letters_pass", "number", "pictures", "shortened"]
+__all__ = ["GRID", "INK", "MUTED", "Picture", "better", "missing_letters_pass", "number", "pictures", "shortened"]
 
 FloatArray = NDArray[np.float64]
 
@@ -52,7 +53,8 @@ ROW = 36.0  # of a box or an interval with its name above it
 LEADER, WIDEST = 24.0, 152.0  # from the axes to a name, and the most that names may take with it
 DOTS = 120  # seeds drawn as points per box
 WIDE = 20.0  # values that span more than this factor get a log axis
-_FONT = FontProperties(family="DejaVu Sans", size=10)
+with styled():
+    _FONT = FontProperties(family="DejaVu Sans", size=10)
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 
 
@@ -109,19 +111,20 @@ def pictures(report: Report, colors: Mapping[str, str], *, panels: int) -> list[
     return made
 
 
-def number(value: float) -> str:
+def number(value: SupportsFloat) -> str:
     """Four digits, or all before the point, thousands separated: 3.142 or 12,346."""
-    if not math.isfinite(value):
+    shown = float(value)
+    if not math.isfinite(shown):
         return "–"
-    if value == 0:
+    if shown == 0:
         return "0"
-    size = math.floor(math.log10(abs(value)))
+    size = math.floor(math.log10(abs(shown)))
     if size >= 15 or size < -4:
-        return f"{value:.3g}"
+        return f"{shown:.3g}"
     digits = max(0, 3 - size)
-    if abs(round(value, digits)) >= 10 ** (size + 1):  # 999.96 is 1,000
+    if abs(round(shown, digits)) >= 10 ** (size + 1):  # 999.96 is 1,000
         digits = max(0, digits - 1)
-    return f"{value:,.{digits}f}"
+    return f"{shown:,.{digits}f}"
 
 
 def shortened(text: str, points: float) -> str:
@@ -248,7 +251,7 @@ def _regret(setting: Setting, colors: Mapping[str, str], *, log: bool) -> Pictur
     note = f"{hidden} more in the table; drawn: the {kept} of each policy." if hidden else ""
     seeds = [variant.final.n for variant in setting.shown]
     over = f"{min(seeds)}" if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
-    ends = ", ".join(f"{v.label} {number(float(v.final.mean))}" for v in setting.shown)
+    ends = ", ".join(f"{v.label} {_averages(v.final)}" for v in setting.shown)
     text = (
         f"Mean cumulative regret on {setting.title} ({setting.detail}), healthy seeds: {over}"
         f"{', both axes logarithmic' if log else ''}. At the horizon: {ends}."
@@ -259,7 +262,8 @@ def _regret(setting: Setting, colors: Mapping[str, str], *, log: bool) -> Pictur
         shown = setting.shown
         horizon = float(setting.horizon)
         floor = _floor([v.band for v in shown]) if log else 0.0
-        ends, firsts, tops = [], [], []
+        top = _top([v.band for v in shown], log=log) or 1.0
+        ends, firsts = [], []
         for variant, dashes in zip(shown, _styles(shown), strict=True):
             band, color = variant.band, colors[variant.cell.family]
             drawn = np.isfinite(band.mean) & ((band.mean > 0) & (band.at > 0) if log else True)
@@ -269,11 +273,7 @@ def _regret(setting: Setting, colors: Mapping[str, str], *, log: bool) -> Pictur
                 continue
             at, mean = band.at[drawn], band.mean[drawn]
             firsts.append(float(at[0]))
-            tops.append(float(mean.max()))
-            if np.isfinite(band.low[drawn]).any():
-                below, above = (np.maximum(edge[drawn], floor) for edge in (band.low, band.high))
-                ax.fill_between(at, below, above, color=color, alpha=0.18, linewidth=0, gid="band")
-                tops.append(float(above.max()))
+            _spread(ax, band, color, floor, top, log=log)
             if not log:
                 at, mean = np.concatenate([[0.0], at]), np.concatenate([[0.0], mean])
             ax.plot(at, mean, color=color, linewidth=1.7, linestyle=dashes, gid="curve")
@@ -281,7 +281,6 @@ def _regret(setting: Setting, colors: Mapping[str, str], *, log: bool) -> Pictur
                 slope = regret_exponent(variant.cell.family, _epsilon(variant))
                 guide = np.array([horizon / 12, horizon])
                 ax.plot(guide, mean[-1] * (guide / horizon) ** slope, ":", color=color, linewidth=1.1, gid="theory")
-        top = max(tops, default=1.0) or 1.0
         if log:
             low = min(firsts, default=1.0)
             _log_axis(ax, "x", low, max(horizon, 2 * low))
@@ -295,6 +294,7 @@ def _regret(setting: Setting, colors: Mapping[str, str], *, log: bool) -> Pictur
             ax.set_ylim(0, 1.06 * top)
         _axis_names(ax, "pulls", "regret")
         _ends(ax, ends, HEIGHT - TOP - BOTTOM)
+        _say_outside(ax, [(v.label, v.band) for v in shown])
 
     kind = "regret-loglog" if log else "regret"
     return Picture(
@@ -323,9 +323,51 @@ def _epsilon(variant: Variant) -> float:
 
 
 def _floor(bands: Sequence[Band]) -> float:
-    """Lower end of a log axis: below the smallest positive mean that is drawn; 0.1 when there is none."""
-    positive = [float(band.mean[band.mean > 0].min()) for band in bands if np.any(band.mean > 0)]
-    return _FLOOR * min(positive) if positive else 0.1
+    """Lower end of a log axis: below the smallest positive mean or median that is drawn; 0.1 when there is none."""
+    drawn = np.concatenate([np.zeros(0), *(values for band in bands for values in (band.mean, band.median))])
+    return _FLOOR * float(drawn[drawn > 0].min()) if np.any(drawn > 0) else 0.1
+
+
+def _top(bands: Sequence[Band], *, log: bool) -> float:
+    """The highest number that an axis of regret holds: what few seeds draw far up may lie outside."""
+    typical = [values for band in bands for values in (band.median, band.trimmed_mean)]
+    return robust_limits([edge for band in bands for edge in (band.mean, band.high)], typical, log=log)[1]
+
+
+def _spread(ax: Axes, band: Band, color: str, floor: float, top: float, *, log: bool) -> None:
+    """The interval, but not where its mean lies outside and it would cover everything; the median where one sees it."""
+    known = (np.isfinite(band.low) & (band.mean <= top)) & ((band.mean > 0) if log else True)
+    if known.any():
+        below, above = (np.maximum(np.nan_to_num(edge), floor) for edge in (band.low, band.high))
+        ax.fill_between(band.at, below, above, where=known, color=color, alpha=0.18, linewidth=0, gid="band")
+    scale = (lambda values: np.log(np.maximum(values, floor) / floor)) if log else (lambda values: values)
+    shown = np.isfinite(band.median) & ((band.median > 0) if log else True)
+    apart = np.abs(scale(band.median[shown]) - scale(band.mean[shown]))
+    if apart.size and apart.max() > 0.02 * scale(top):
+        ax.plot(band.at[shown], band.median[shown], color=color, linewidth=0.8, gid="median")
+
+
+def _say_outside(ax: Axes, bands: Sequence[tuple[str, Band]]) -> None:
+    """Names what lies above the axis, in its upper left corner."""
+    top, told = ax.get_ylim()[1], []
+    for label, band in bands:
+        for name, values in (("mean", band.mean), ("interval", band.high)):
+            highest = float(np.max(values, initial=-math.inf, where=np.isfinite(values)))
+            if highest > top:
+                told.append(f"{label}, {name} to {number(highest)}")
+                break
+    shown = [*told[:3], f"and {len(told) - 3} more"] if len(told) > 4 else told
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    wide = ax.get_position().width * figure.get_size_inches()[0] * 72
+    for line, text in enumerate(["outside the axis:", *shown] if told else []):
+        _say(ax, 4 / wide, 0.96 - 0.06 * line, shortened(text, wide - 8), color=MUTED, fontsize=8.5)
+
+
+def _averages(summary: Summary) -> str:
+    """A mean with what stands beside it."""
+    mean, median, trimmed = (number(getattr(summary, n)) for n in ("mean", "median", "trimmed_mean"))
+    return f"{mean} (median {median}, trimmed mean {trimmed})"
 
 
 def _rows_height(rows: int) -> float:
@@ -348,31 +390,36 @@ def _row_names(ax: Axes, rows: Sequence[tuple[str, str]]) -> None:
 
 def _final(setting: Setting, colors: Mapping[str, str]) -> Picture:
     told = [
-        f"{v.label}: median {number(float(v.final.median))}, half of the seeds between "
-        f"{number(float(v.final.quantile(0.25)))} and {number(float(v.final.quantile(0.75)))}"
+        f"{v.label}: mean {_averages(v.final)}, half of the seeds between "
+        f"{number(v.final.quantile(0.25))} and {number(v.final.quantile(0.75))}"
         for v in setting.shown
     ]
 
     def draw(ax: Axes) -> None:
         _frame(ax)
         shown = setting.shown
-        values = [v.final.values for v in shown]
-        everything = np.concatenate([np.zeros(0), *values])
-        low, high = (float(everything.min()), float(everything.max())) if everything.size else (0.0, 1.0)
-        log = everything.size > 0 and low > 0 and high / low > WIDE
+        drawn = [values for v in shown for values in (v.final.values, v.final.mean)]
+        typical = [values for v in shown for values in (v.final.quantile([0.25, 0.5, 0.75]), v.final.trimmed_mean)]
+        low, high = robust_limits(drawn, typical, log=True)
+        everything = np.concatenate([np.zeros(0), *(v.final.values for v in shown)])
+        log = everything.size > 0 and bool(everything.min() > 0) and high / low > WIDE
         if log:
             _log_axis(ax, "x", low, high)
             ax.set_xlim(low / 1.25, high * 1.25)
         else:
+            low, high = robust_limits(drawn, typical)
             _linear_axis(ax, "x", 4)
-            margin = 0.04 * ((high - min(low, 0)) or 1.0)
-            ax.set_xlim(min(low, 0.0) - (margin if low < 0 else 0), high + margin)
+            margin = 0.04 * ((high - low) or 1.0)
+            ax.set_xlim(low - (margin if low < 0 else 0), high + margin)
         names = []
         for place, variant in enumerate(shown):
             color, final = colors[variant.cell.family], variant.final
             y, sample = place + 0.66, final.values
-            bad = f", {final.unhealthy} unhealthy" if final.unhealthy else ""
-            names.append((variant.label, f"n = {final.n}{bad}"))
+            begin, end = ax.get_xlim()
+            outside = int(np.sum((sample < begin) | (sample > end)))
+            beside = f"n = {final.n}{f', {final.unhealthy} unhealthy' if final.unhealthy else ''}"
+            beside += f", {outside} outside" if outside else ""
+            names.append((variant.label, beside + (", mean →" if final.mean > end else "")))
             if not sample.size:
                 continue
             # Golden-ratio steps scatter the points evenly, the same way every time.
@@ -385,6 +432,8 @@ def _final(setting: Setting, colors: Mapping[str, str]) -> Picture:
                 ax.fill_between([q1, q3], y - 0.2, y + 0.2, color=color, alpha=0.28, linewidth=0)
                 ax.plot([q1, q3, q3, q1, q1], [y - 0.2, y - 0.2, y + 0.2, y + 0.2, y - 0.2], color=color, linewidth=1.0)
                 ax.plot([middle, middle], [y - 0.2, y + 0.2], color=color, linewidth=2.4)
+                for value, face in ((final.trimmed_mean, "white"), (final.mean, color)):
+                    ax.plot([float(value)], [y], "D", color=color, markersize=4.2, markerfacecolor=face)
         _row_names(ax, names)
         _axis_names(ax, "regret at the horizon" + (" (log axis)" if log else ""), "")
 
@@ -398,30 +447,43 @@ def _final(setting: Setting, colors: Mapping[str, str]) -> Picture:
     )
 
 
+def better(wins: Share) -> str:
+    """In how many seeds the first of two did better; a tie is no win."""
+    if not wins.n:
+        return "no healthy seed in common"
+    ties = f", equal in {100 * wins.ties / wins.n:.0f}%" if wins.ties else ""
+    return f"better in {100 * wins.wins / wins.n:.0f}%{ties}"
+
+
 def _paired(setting: Setting, comparison: Comparison, colors: Mapping[str, str]) -> Picture:
     best = comparison.best
     told = [
-        f"{v.label} {number(float(p.difference.mean))}"
-        + (f" [{number(float(p.difference.low))}, {number(float(p.difference.high))}]" if p.difference.has_band else "")
+        f"{v.label} {_averages(p.difference)}"
+        + (f" [{number(p.difference.low)}, {number(p.difference.high)}]" if p.difference.has_band else "")
         for v, p in comparison.pairs
     ]
 
     def draw(ax: Axes) -> None:
         _frame(ax)
-        names, edges = [], [0.0]
-        for place, (variant, pair) in enumerate(comparison.pairs):
-            y, color = place + 0.66, colors[variant.cell.family]
-            mean, low, high = (float(getattr(pair.difference, name)) for name in ("mean", "low", "high"))
-            share = f"{100 * pair.wins.rate:.0f}% of {pair.wins.n} seeds" if pair.wins.n else "no seed"
-            names.append((variant.label, f"better in {share}"))
-            edges += [edge for edge in (mean, low, high) if math.isfinite(edge)]
-            if pair.difference.has_band:
-                ax.plot([low, high], [y, y], color=color, linewidth=2.2, solid_capstyle="round")
-            ax.plot([mean], [y], "o", color=color, markersize=5.5, markeredgewidth=0)
-        low, high = min(edges), max(edges)
+        differences = [pair.difference for _, pair in comparison.pairs]
+        drawn = [getattr(each, name) for each in differences for name in ("mean", "low", "high")]
+        typical = [getattr(each, name) for each in differences for name in ("median", "trimmed_mean")]
+        low, high = robust_limits(drawn, typical)
         margin = 0.05 * ((high - low) or 1.0)
         _linear_axis(ax, "x", 4)
         ax.set_xlim(low - margin, high + margin)
+        names = []
+        for place, (variant, pair) in enumerate(comparison.pairs):
+            y, color = place + 0.66, colors[variant.cell.family]
+            mean, *ends = (float(getattr(pair.difference, name)) for name in ("mean", "low", "high"))
+            beside = f"{better(pair.wins)} of {pair.wins.n} seeds" if pair.wins.n else better(pair.wins)
+            if mean < low - margin or mean > high + margin:
+                beside = f"mean {number(mean)} {'→' if mean > 0 else '←'}"
+            names.append((variant.label, beside))
+            if pair.difference.has_band:
+                ax.plot(ends, [y, y], color=color, linewidth=2.2, solid_capstyle="round")
+            ax.plot([mean], [y], "o", color=color, markersize=5.5, markeredgewidth=0)
+            ax.plot([float(pair.difference.median)] * 2, [y - 0.16, y + 0.16], color=color, linewidth=1.2, gid="median")
         for place in range(len(names)):  # beside the marks alone: through a name it would be in the way
             ax.plot([0, 0], [place + 0.44, place + 0.92], color=MUTED, linewidth=1.0)
         _row_names(ax, names)
@@ -439,40 +501,34 @@ def _paired(setting: Setting, comparison: Comparison, colors: Mapping[str, str])
 
 
 def _parameter(panel: ParameterPanel, colors: Mapping[str, str]) -> Picture:
-    ends = [
-        f"{line.label} from {number(float(line.band.mean[0]))} to {number(float(line.band.mean[-1]))}"
-        for line in panel.lines
-    ]
+    ends = [f"{line.label} from {number(line.band.mean[0])} to {number(line.band.mean[-1])}" for line in panel.lines]
     name = parameter_name(panel.parameter)
 
     def draw(ax: Axes) -> None:
         _frame(ax)
         everything = np.concatenate([line.band.at for line in panel.lines])
-        means = [line.band.mean for line in panel.lines] + [np.array([level]) for *_, level in panel.level]
-        drawn = np.concatenate(means)
-        drawn = drawn[np.isfinite(drawn)]
-        log = bool(drawn.size and np.all(drawn > 0) and drawn.max() / drawn.min() > WIDE)
-        floor = 0.6 * float(drawn.min()) if log else 0.0
-        tops, labels = [1e-300], []
+        bands = [line.band for line in (*panel.lines, *panel.level)]
+        means = np.concatenate([band.mean for band in bands])
+        means = means[np.isfinite(means)]
+        low, high = robust_limits([means], [band.median for band in bands], log=True)
+        log = bool(means.size and np.all(means > 0) and high / low > WIDE)
+        floor, top = _floor(bands) if log else 0.0, _top(bands, log=log)
+        labels = []
         seen: dict[str, int] = {}
         for line in panel.lines:
             band, color = line.band, colors[line.family]
             turn = seen.get(line.family, 0)
             seen[line.family] = turn + 1
-            if np.isfinite(band.low).any():
-                below, above = np.maximum(band.low, floor), np.maximum(band.high, floor)
-                ax.fill_between(band.at, below, above, color=color, alpha=0.18, linewidth=0, gid="band")
-                tops.append(float(np.nanmax(above)))
+            _spread(ax, band, color, floor, top, log=log)
             dashes = DASHES[turn % len(DASHES)]
             ax.plot(band.at, band.mean, color=color, linewidth=1.5, linestyle=dashes, marker="o", markersize=3.2)
             if np.isfinite(band.mean).any():
-                tops.append(float(np.nanmax(band.mean)))
                 good = np.isfinite(band.mean)
                 labels.append((float(band.at[good][-1]), float(band.mean[good][-1]), line.label, color))
-        for family, label, level in panel.level:
-            ax.axhline(level, color=colors[family], linewidth=1.2, linestyle=(0, (2, 2)))
-            tops.append(level)
-            labels.append((float(everything.max()), level, label, colors[family]))
+        for line in panel.level:
+            level, color = float(line.band.mean[0]), colors[line.family]
+            ax.axhline(level, color=color, linewidth=1.2, linestyle=(0, (2, 2)))
+            labels.append((float(everything.max()), level, line.label, color))
         low, high = float(everything.min()), float(everything.max())
         if panel.ticks is not None:
             ax.xaxis.set_major_locator(FixedLocator(range(len(panel.ticks))))
@@ -486,13 +542,14 @@ def _parameter(panel: ParameterPanel, colors: Mapping[str, str]) -> Picture:
             margin = 0.03 * (high - low)
             ax.set_xlim(low - margin, high + margin)
         if log:
-            _log_axis(ax, "y", floor, max(tops))
-            ax.set_ylim(floor, 1.3 * max(tops))
+            _log_axis(ax, "y", floor, top)
+            ax.set_ylim(floor, 1.3 * top)
         else:
             _linear_axis(ax, "y")
-            ax.set_ylim(min(0.0, float(drawn.min(initial=0.0))), 1.06 * max(tops) if max(tops) > 1e-300 else 1.0)
+            ax.set_ylim(min(0.0, float(means.min(initial=0.0))), 1.06 * top if top > 1e-300 else 1.0)
         _axis_names(ax, name, "regret at the horizon")
         _ends(ax, labels, HEIGHT - TOP - BOTTOM)
+        _say_outside(ax, [(line.label, line.band) for line in (*panel.lines, *panel.level)])
 
     return Picture(
         f"parameter-{panel.parameter}",
@@ -500,7 +557,7 @@ def _parameter(panel: ParameterPanel, colors: Mapping[str, str]) -> Picture:
         panel.detail,
         f"Mean final regret on {panel.title} ({panel.detail}) against {name}: {'; '.join(ends)}.",
         draw,
-        right=_right([line.label for line in panel.lines] + [label for _, label, _ in panel.level]),
+        right=_right(line.label for line in (*panel.lines, *panel.level)),
         left=LEFT,
         note=panel.note,
     )
@@ -518,7 +575,8 @@ def _growth(title: str, growths: Sequence[Growth], colors: Mapping[str, str]) ->
     def draw(ax: Axes) -> None:
         _frame(ax)
         floor = _floor([g.band for g in growths])
-        tops, ends, horizons = [2 * floor], [], []
+        top = max(_top([g.band for g in growths], log=True), 2 * floor)
+        ends, horizons = [], []
         seen: dict[str, int] = {}
         for growth in growths:
             band, color = growth.band, colors[growth.family]
@@ -529,12 +587,11 @@ def _growth(title: str, growths: Sequence[Growth], colors: Mapping[str, str]) ->
             if not good.any():
                 continue
             at, mean = band.at[good], band.mean[good]
-            tops.append(float(mean.max()))
-            if np.isfinite(band.low[good]).any():
-                below, above = (np.maximum(edge[good], floor) for edge in (band.low, band.high))
-                ax.vlines(at, below, above, color=color, linewidth=1.2)
-                tops.append(float(above.max()))
+            known = good & np.isfinite(band.low) & (band.mean <= top)
+            below, above = (np.maximum(edge[known], floor) for edge in (band.low, band.high))
+            ax.vlines(band.at[known], below, above, color=color, linewidth=1.2)
             ax.plot(at, mean, "o", color=color, markersize=3.6, markeredgewidth=0)
+            ax.plot(band.at, band.median, "_", color=color, markersize=7, markeredgewidth=0.9, gid="median")
             if growth.fit is not None:
                 slope, ends_at = float(growth.fit.value), np.array([at[0], at[-1]])
                 middle = math.exp(float(np.log(mean).mean()) - slope * float(np.log(at).mean()))
@@ -544,11 +601,12 @@ def _growth(title: str, growths: Sequence[Growth], colors: Mapping[str, str]) ->
                 ax.plot(at, mean[-1] * (at / at[-1]) ** growth.theory, ":", color=color, linewidth=1.1, gid="theory")
         low, high = min(horizons), max(horizons)
         _log_axis(ax, "x", low, high)
-        _log_axis(ax, "y", floor, max(tops))
+        _log_axis(ax, "y", floor, top)
         ax.set_xlim(low / 1.1, high * 1.1)
-        ax.set_ylim(floor, 1.3 * max(tops))
+        ax.set_ylim(floor, 1.3 * top)
         _axis_names(ax, "horizon (pulls)", "regret at the horizon")
         _ends(ax, ends, HEIGHT - TOP - BOTTOM)
+        _say_outside(ax, [(g.label, g.band) for g in growths])
 
     note = f"{hidden} more in the table below." if hidden else ""
     return Picture(
@@ -569,7 +627,7 @@ def _speed(timed: Sequence[Variant], colors: Mapping[str, str]) -> Picture:
     policies.sort(key=lambda policy: -float(np.median(rates[policy])))
     labels = {policy: next(v.cell.label for v in timed if v.cell.policy == policy) for policy in policies}
     families = {variant.cell.policy: variant.cell.family for variant in timed}
-    told = [f"{labels[policy]} {number(float(np.median(rates[policy])))}" for policy in policies]
+    told = [f"{labels[policy]} {number(np.median(rates[policy]))}" for policy in policies]
 
     def draw(ax: Axes) -> None:
         _frame(ax)

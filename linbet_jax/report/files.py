@@ -5,17 +5,15 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from linbet_jax.plotting import STYLE, save_figure
+from linbet_jax.plotting import save_figure, styled
 from linbet_jax.report.figures import (
     BOTTOM,
     GRID,
@@ -43,17 +41,9 @@ PAGE_STYLE: Mapping[str, Any] = {
     "axes.linewidth": 0.8,
     "path.simplify_threshold": 0.2,
 }
-FILE_STYLE: Mapping[str, Any] = {**STYLE, "savefig.dpi": 170}
 COLUMNS, ROWS = 3, 4  # pictures on one sheet
 TITLE, GAP = 20.0, 10.0  # points above a picture, and between two
 VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
-
-
-@contextmanager
-def _styled(style: Mapping[str, Any]) -> Iterator[None]:
-    settings: Any = dict(style)
-    with matplotlib.rc_context(settings), missing_letters_pass():
-        yield
 
 
 def inline_svg(picture: Picture, name: str) -> str:
@@ -63,7 +53,7 @@ def inline_svg(picture: Picture, name: str) -> str:
         picture: what to draw.
         name: put before every id in it, as a page holds many pictures.
     """
-    with _styled(PAGE_STYLE):
+    with styled(PAGE_STYLE), missing_letters_pass():
         figure = Figure(figsize=(WIDTH / 72, picture.height / 72))
         FigureCanvasSVG(figure)
         picture.draw(figure.add_axes(_place(picture, 0, 0, WIDTH, picture.height)))
@@ -90,7 +80,7 @@ def save_pictures(pictures: Sequence[Picture], folder: Path, formats: Sequence[s
         size = COLUMNS * ROWS
         for sheet, begun in enumerate(range(0, len(of_kind), size), 1):
             stem = re.sub(r"[^A-Za-z0-9_.-]", "-", kind) + (f"-{sheet}" if len(of_kind) > size else "")
-            with _styled(FILE_STYLE):
+            with styled(), missing_letters_pass():
                 figure = _sheet(of_kind[begun : begun + size])
                 for suffix in formats:
                     path = folder / f"{stem}.{suffix}"

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from linbet_jax import regret, theory
 from linbet_jax.labels import policy_label
-from linbet_jax.results import RunFolderError
-from linbet_jax.sweep.reading import CellRun
-from linbet_jax.sweep.table import Cell, Pair, Results, compare
+from linbet_jax.sweep.reading import CellFileError, CellRun
+from linbet_jax.sweep.table import Cell, Pair, Results, compare, spoiled
 
 __all__ = [
     "Band",
@@ -34,6 +33,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
+STATISTICS = ("mean", "low", "high", "median", "trimmed_mean")  # of a summary, in the order of a band's fields
 POINTS = 90  # of a curve in a picture
 SHOWN = 10  # curves, boxes or lines in one picture
 SYMBOLS = {"delta": "δ", "epsilon": "ε", "ridge": "λ", "theta_norm": "S", "arm_norm": "D", "mean_bound": "L"}
@@ -41,12 +41,14 @@ SYMBOLS = {"delta": "δ", "epsilon": "ε", "ridge": "λ", "theta_norm": "S", "ar
 
 @dataclasses.dataclass(frozen=True)
 class Band:
-    """A mean with its interval along a numeric axis; the interval is NaN for a single seed."""
+    """A mean with its interval, the median and the trimmed mean along an axis; a single seed's interval is NaN."""
 
     at: FloatArray
     mean: FloatArray
     low: FloatArray
     high: FloatArray
+    median: FloatArray
+    trimmed_mean: FloatArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +137,7 @@ class ParameterPanel:
         detail: e.g. "T = 10,000".
         ticks: names of the values when they are not numbers (their places are 0, 1, ...); else None.
         lines: one per policy and setting of the other parameters.
-        level: (family, label, mean) of policies without the parameter.
+        level: policies without the parameter, each with a band of one number.
         note: what the other swept parameters are.
     """
 
@@ -144,7 +146,7 @@ class ParameterPanel:
     detail: str
     ticks: tuple[str, ...] | None
     lines: tuple[Line, ...]
-    level: tuple[tuple[str, str, float], ...]
+    level: tuple[Line, ...]
     note: str
 
 
@@ -225,9 +227,8 @@ def gather(sweep: Results, *, level: float = 0.95, progress: Callable[[int], Non
         if cell.readable:
             try:
                 held[cell.id] = _digested(cell.run(), level)
-            except (RunFolderError, ValueError) as error:
-                # A seed called healthy that holds NaN is damage too: no such file is ever written.
-                kept = dataclasses.replace(cell, state="damaged", stored=0, error=str(error))
+            except CellFileError as error:
+                kept = spoiled(cell, error)
         cells.append(kept)
         if progress is not None:
             progress(count)
@@ -288,10 +289,9 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
 def _digested(run: CellRun, level: float) -> tuple[Band, regret.Summary, CellRun]:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
-    band = Band(run.rounds[at].astype(np.float64), curve.mean, curve.low, curve.high)
+    band = Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS))
     final = regret.summarize(run.regret[:, -1], run.health, level=level)
-    last = CellRun(run.seeds, run.rounds[-1:], run.regret[:, -1:].copy(), run.payoff[:, -1:].copy(), run.health)
-    return band, final, last
+    return band, final, run.last
 
 
 def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tuple[str, str]]:
@@ -422,9 +422,8 @@ def _common_seeds(runs: Sequence[CellRun]) -> tuple[NDArray[np.int64], list[NDAr
 
 
 def _stacked(variants: Sequence[Variant], at: Sequence[float]) -> Band:
-    numbers = [(v.final.mean, v.final.low, v.final.high) for v in variants]
-    mean, low, high = (np.array([float(row[place]) for row in numbers]) for place in range(3))
-    return Band(np.asarray(at, dtype=np.float64), mean, low, high)
+    numbers = [[float(getattr(v.final, name)) for v in variants] for name in STATISTICS]
+    return Band(np.asarray(at, dtype=np.float64), *map(np.array, numbers))
 
 
 def _reference(cells: Sequence[Cell], name: str) -> Any:
@@ -493,14 +492,14 @@ def _parameter_panel(
         band = _stacked([of_cell[cell.id] for cell in ordered], [place(cell) for cell in ordered])
         made.append(Line(first.family, ", ".join([base, *parts]), band))
     without = [of_cell[cell.id] for cell in members if cell.value(name) is None]
-    flat = without[: max(0, SHOWN - len(made))]
+    flat = [v for v in without[: max(0, SHOWN - len(made))] if math.isfinite(float(v.final.mean))]
     return ParameterPanel(
         parameter=name,
         title=members[0].set,
         detail=f"T = {members[0].horizon:,}",
         ticks=None if numeric else names,
         lines=tuple(made),
-        level=tuple((v.cell.family, v.label, float(v.final.mean)) for v in flat if math.isfinite(float(v.final.mean))),
+        level=tuple(Line(v.cell.family, v.label, _stacked([v], [math.nan])) for v in flat),
         note=note,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from linbet_jax._version import __version__
 from linbet_jax.report import tables
-from linbet_jax.report.figures import Picture, number
+from linbet_jax.report.figures import Picture, better, number
 from linbet_jax.report.files import inline_svg
 from linbet_jax.report.gather import Comparison, Report, Setting, parameter_name
 from linbet_jax.sweep.table import Cell
@@ -156,7 +156,7 @@ def _fold(summary: str, content: str, *, small: str = "", shown: bool = False) -
 
 
 def _interval(low: Any, high: Any) -> str:
-    return f"[{number(float(low))}, {number(float(high))}]" if math.isfinite(float(low)) else "–"
+    return f"[{number(low)}, {number(high)}]" if math.isfinite(float(low)) else "–"
 
 
 def _lede(report: Report) -> str:
@@ -202,7 +202,7 @@ def _overview(report: Report) -> str:
     journeys = [cell.journey for cell in cells]
     tiles = [
         ("Cells done", f"{done:,}", f"of {len(cells):,}"),
-        ("Failed, damaged", f"{sum(cell.state in ('failed', 'damaged') for cell in cells):,}", ""),
+        ("Failed, not readable", f"{sum(cell.state in ('failed', 'damaged', 'unreadable') for cell in cells):,}", ""),
         ("Not computed", f"{sum(cell.state in ('missing', 'started', 'partial') for cell in cells):,}", ""),
         ("Unhealthy seeds", f"{report.unhealthy:,}", f"of {sum(cell.stored for cell in cells):,}"),
         ("Pulls", _count(pulls), ""),
@@ -231,16 +231,27 @@ def _winners(report: Report) -> str:
                     setting.title,
                     setting.detail,
                     best.label,
-                    number(float(best.final.mean)),
+                    number(best.final.mean),
                     _interval(best.final.low, best.final.high),
+                    number(best.final.median),
                     second.label,
-                    number(float(pair.difference.mean)),
+                    number(pair.difference.mean),
                     _interval(pair.difference.low, pair.difference.high),
                 ],
                 numbers=0,
             )
         )
-    head = ["set", "setting", "smallest mean regret", "mean", "interval", "next", "difference", "its interval"]
+    head = [
+        "set",
+        "setting",
+        "smallest mean regret",
+        "mean",
+        "interval",
+        "median",
+        "next",
+        "difference",
+        "its interval",
+    ]
     text = (
         "The policy of the smallest mean regret in each setting, and how much more the next one loses on the same "
         "seeds. It is chosen on the seeds shown, which flatters it."
@@ -273,7 +284,8 @@ def _regret(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
     text = (
         f"Mean cumulative pseudo-regret over healthy seeds, with the {report.level:.0%} Student-t interval of the mean"
         f"{' (none for a single seed)' if single else ''}. On log axes the dotted lines rise as the policy's bound "
-        "does; a first record without regret is left out and bands end at the axis."
+        "does; a first record without regret is left out and bands end at the axis. A thin line is a median that parts "
+        "from its mean. The axes hold every median and trimmed mean; what few seeds draw far above them is named."
     )
     if len(linear) == 1:  # one setting: both pictures fit beside each other
         both = ((linear[0], "linear axes"), (logarithmic[0], "log–log axes"))
@@ -301,7 +313,9 @@ def _final(report: Report, drawn: _Drawn) -> str:
         return ""
     text = (
         "Points are seeds (the first 120). A box holds the middle half, its thick line is the median, its whiskers "
-        "reach from the 5% to the 95% quantile; fewer than five seeds have no box."
+        "reach from the 5% to the 95% quantile; the filled diamond is the mean, the open one the trimmed mean, without "
+        "a tenth of the seeds at each end. Fewer than five seeds have no box. The axis holds every box; how many seeds "
+        "lie outside is said."
     )
     return f"{_about(text)}{grid}"
 
@@ -318,8 +332,8 @@ def _parameters(report: Report, drawn: _Drawn) -> str:
     if not parts:
         return ""
     text = (
-        "Mean regret at the horizon with its interval against each swept parameter. Dashed lines across are policies "
-        "that do not have the parameter."
+        "Mean regret at the horizon with its interval against each swept parameter; a thin line is a median that parts "
+        "from its mean. Dashed lines across are policies that do not have the parameter."
     )
     return _about(text) + "".join(parts)
 
@@ -337,7 +351,7 @@ def _growth(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
                     growth.title,
                     f"{growth.band.at.size}",
                     "–" if fit is None else f"{fit.n} of {fit.seeds}",
-                    "–" if fit is None else f"{float(fit.value):.3f}",
+                    "–" if fit is None else f"{float(fit.value):.3f}{'*' if fit.caveat else ''}",
                     "–"
                     if fit is None or not math.isfinite(float(fit.low))
                     else f"[{float(fit.low):.3f}, {float(fit.high):.3f}]",
@@ -350,10 +364,11 @@ def _growth(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
     head = ["policy", "set", "horizons", "seeds", "fitted exponent", "interval", "bound's exponent"]
     text = (
         "Final regret against the horizon. Lines are least-squares fits of log mean regret on log T; the interval of "
-        "the exponent is a bootstrap over seeds. Dotted lines rise as the policy's bound does."
+        "the exponent is a bootstrap over seeds. Dotted lines rise as the policy's bound does; ticks are medians."
     )
     table = _html_table("Fitted exponents", head, body, numbers=5, tall=len(body) > 14)
-    return f"{_about(text)}{drawn.grid('growth')}<h3>Exponents</h3>{table}"
+    caveats = dict.fromkeys(growth.fit.caveat for growth in report.growths if growth.fit and growth.fit.caveat)
+    return f"{_about(text)}{drawn.grid('growth')}<h3>Exponents</h3>{''.join(_about(f'* {c}.') for c in caveats)}{table}"
 
 
 def _paired(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
@@ -362,8 +377,8 @@ def _paired(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
         return ""
     text = (
         "All policies met the same noise at the same pull, so regret is compared seed by seed: the difference to the "
-        "policy of the smallest mean, with its interval, and the share of seeds in which the other one did better "
-        "(ties count half)."
+        "policy of the smallest mean, with its interval; a tick is the median. Beside it stands in how many seeds the "
+        "other one did better (a tie is no win), or a mean that lies outside the axis."
     )
     folds = "".join(
         _fold(f"{setting.title}, {setting.detail}", _matrix(comparison, colors), small="all pairs, ranks")
@@ -387,9 +402,10 @@ def _matrix(comparison: Comparison, colors: Mapping[str, str]) -> str:
             if pair is None:
                 texts.append("")
                 continue
-            share = f", better in {100 * pair.wins.rate:.0f}%" if pair.wins.n else ""
-            mean, interval = number(float(pair.difference.mean)), _interval(pair.difference.low, pair.difference.high)
-            texts.append(f"{mean} {interval if interval != '–' else ''}{share}".replace("  ", " "))
+            interval = _interval(pair.difference.low, pair.difference.high)
+            parts = [f"{number(pair.difference.mean)}{f' {interval}' if interval != '–' else ''}"]
+            parts += [f"median {number(pair.difference.median)}", better(pair.wins)]
+            texts.append(", ".join(parts))
         body.append(
             _row(texts, numbers=0, swatch=_swatch(colors[of_label[first]]), best=first == comparison.best.label)
         )
@@ -403,9 +419,10 @@ def _matrix(comparison: Comparison, colors: Mapping[str, str]) -> str:
                 if not math.isfinite(float(rank.summary.low))
                 else f"[{float(rank.summary.low):.2f}, {float(rank.summary.high):.2f}]",
                 f"{100 * rank.first:.0f}%",
+                f"{100 * rank.tied:.0f}%",
                 f"{rank.summary.n} of {rank.summary.seeds}",
             ],
-            numbers=4,
+            numbers=5,
             swatch=_swatch(colors[of_label[rank.name]]),
         )
         for rank in comparison.ranks
@@ -413,8 +430,8 @@ def _matrix(comparison: Comparison, colors: Mapping[str, str]) -> str:
     ]
     if not ranks:
         return table
-    head = ["policy", "mean rank", "interval", "first in", "seeds"]
-    return f"{table}<h3>Ranks over seeds</h3>{_html_table('Mean ranks', head, ranks, numbers=4)}"
+    head = ["policy", "mean rank", "interval", "alone first in", "tied first in", "seeds"]
+    return f"{table}<h3>Ranks over seeds</h3>{_html_table('Mean ranks', head, ranks, numbers=5)}"
 
 
 def _speed(report: Report, drawn: _Drawn, colors: Mapping[str, str]) -> str:
@@ -486,7 +503,11 @@ def _table_section(report: Report, colors: Mapping[str, str]) -> str:
     head = tables.headings(report)
     numbers = len(tables.HEADINGS) - 2
     total = sum(len(tables.rows(report, setting)) for setting in report.settings)
-    parts = [_about(f"Regret at the horizon over healthy seeds; interval: {report.level:.0%} Student-t of the mean.")]
+    text = (
+        f"Regret at the horizon over healthy seeds; interval: {report.level:.0%} Student-t of the mean; trimmed mean: "
+        "without a tenth of the seeds at each end."
+    )
+    parts = [_about(text)]
     for setting in report.settings:
         body = []
         for cell, variant, texts in tables.rows(report, setting):

@@ -15,7 +15,7 @@ from linbet_jax.tables import escaped_latex
 
 __all__ = ["HEADINGS", "csv_text", "latex", "markdown", "parameters", "rows"]
 
-HEADINGS = ("set", "policy", "seeds", "mean regret", "interval", "median", "sd")
+HEADINGS = ("set", "policy", "seeds", "mean regret", "interval", "median", "trimmed mean", "sd")
 
 
 def parameters(report: Report) -> tuple[str, ...]:
@@ -34,14 +34,14 @@ def rows(report: Report, setting: Setting) -> list[tuple[Cell, Variant | None, l
         cell = absent[identity] if variant is None else variant.cell
         fixed = [plain_value(cell.value(name)) for name in parameters(report)]
         if variant is None:
-            texts = [setting.labels[identity], *fixed, cell.state, "–", "–", "–", "–"]
+            texts = [setting.labels[identity], *fixed, cell.state, *["–"] * 5]
         else:
             final = variant.final
             count = f"{final.n}" if not final.unhealthy else f"{final.n} of {final.seeds}, {final.unhealthy} unhealthy"
             if cell.state == "partial":
                 count += f" (of {cell.seeds} asked)"
-            band = f"[{number(float(final.low))}, {number(float(final.high))}]" if final.has_band else "–"
-            numbers = [number(float(value)) for value in (final.mean, final.median, final.sd)]
+            band = f"[{number(final.low)}, {number(final.high)}]" if final.has_band else "–"
+            numbers = [number(value) for value in (final.mean, final.median, final.trimmed_mean, final.sd)]
             texts = [variant.label, *fixed, count, numbers[0], band, *numbers[1:]]
         found.append((cell, variant, texts))
     return found
@@ -99,7 +99,7 @@ def _tex(text: str) -> str:
 def csv_text(report: Report) -> str:
     """The table with all digits, one row per cell, empty where there is no number."""
     names = ("cell", "set", "policy", "label", "horizon", *parameters(report), "state", "seeds", "unhealthy")
-    statistics = ("mean", "sd", "standard_error", "low", "high", "median")
+    statistics = ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*names, *statistics, "run_seconds", "compile_seconds", "error"])

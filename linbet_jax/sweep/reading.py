@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,22 @@ from linbet_jax.results import RunFolderError
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.store import METADATA
 
-__all__ = ["CellRun", "Journey", "listed_cells", "read_journal", "read_notes", "read_run"]
+__all__ = ["CellFileError", "CellRun", "Journey", "listed_cells", "read_journal", "read_notes", "read_run"]
 
 NUMBERS = ("seed", "pull", "regret", "payoff", "health")
+
+
+class CellFileError(RunFolderError):
+    """A cell's file gives no rows.
+
+    Attributes:
+        state: "damaged": its bytes are wrong; "missing": it is not there; "unreadable": the system does not give it.
+    """
+
+    def __init__(self, state: str, message: str) -> None:
+        """Keeps the state beside the sentence."""
+        super().__init__(message)
+        self.state = state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +53,12 @@ class CellRun:
     regret: NDArray[np.float64]
     payoff: NDArray[np.float64]
     health: NDArray[np.int64]
+
+    @property
+    def last(self) -> CellRun:
+        """The same seeds with their last record alone, which keeps no other one in memory."""
+        final = self.regret[:, -1:].copy(), self.payoff[:, -1:].copy()
+        return CellRun(self.seeds, self.rounds[-1:].copy(), *final, self.health)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,15 +80,23 @@ class Journey:
     compile_seconds: float = 0.0
 
 
-def _damaged(path: Path, why: object) -> RunFolderError:
-    return RunFolderError(f"{path} is damaged: {' '.join(str(why).split())}; run the sweep again to compute it anew")
+def _damaged(path: Path, why: object) -> CellFileError:
+    text = " ".join(str(why).split())
+    return CellFileError("damaged", f"{path} is damaged: {text}; run the sweep again to compute it anew")
 
 
-def _open(path: Path) -> pq.ParquetFile:
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tells what the system refuses apart from damage, which makes the readers raise nearly anything."""
     try:
-        # From memory: a file that is replaced meanwhile does not change under the reader.
-        return pq.ParquetFile(pa.BufferReader(path.read_bytes()), page_checksum_verification=True)
-    except Exception as error:  # broken bytes make the readers raise nearly anything
+        yield
+    except CellFileError:
+        raise
+    except FileNotFoundError as error:
+        raise CellFileError("missing", f"{path} is not there: the file was removed or its folder moved") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise CellFileError("unreadable", f"{path} cannot be read: {error.strerror}") from error
         raise _damaged(path, error) from error
 
 
@@ -88,28 +116,25 @@ def read_notes(path: Path, identity: str) -> dict[str, Any]:
     """The JSON that a cell's file carries beside its rows: id, cell, facts, notes, seeds (first, count) and so on.
 
     Raises:
-        RunFolderError: the file is damaged, or is another cell's.
+        CellFileError: the file is not there, cannot be read, is damaged, or is another cell's.
     """
-    try:
-        metadata = pq.read_metadata(path)
-    except Exception as error:  # broken bytes make the readers raise nearly anything
-        raise _damaged(path, error) from error
-    return _notes(path, metadata, identity)
+    with _reading(path), path.open("rb") as file:
+        return _notes(path, pq.read_metadata(file), identity)
 
 
 def read_run(path: Path, identity: str) -> CellRun:
     """The rows of one cell's file as arrays.
 
     Raises:
-        RunFolderError: the file is damaged, is another cell's, or its rows are no table of seeds by records.
+        CellFileError: the file is not there, cannot be read, is damaged, is another cell's, its rows are no table of
+            seeds by records, or a healthy seed in it holds a number that is not finite.
     """
-    file = _open(path)
-    first, count = _notes(path, file.metadata, identity)["seeds"]
-    try:
+    with _reading(path):
+        # From memory: a file that is replaced meanwhile does not change under the reader.
+        file = pq.ParquetFile(pa.BufferReader(path.read_bytes()), page_checksum_verification=True)
+        first, count = _notes(path, file.metadata, identity)["seeds"]
         columns = file.read(columns=list(NUMBERS))
         table = {name: columns[name].to_numpy() for name in NUMBERS}
-    except Exception as error:
-        raise _damaged(path, error) from error
     rows = table["seed"].size
     if count < 1 or rows == 0 or rows % count:
         raise _damaged(path, f"it has {rows} rows for {count} seeds")
@@ -122,6 +147,8 @@ def read_run(path: Path, identity: str) -> CellRun:
     )
     if not regular:
         raise _damaged(path, "its rows are not sorted by seed and pull, the same pulls for each seed")
+    if not np.isfinite([grid["regret"], grid["payoff"]])[:, grid["health"] == 0].all():
+        raise _damaged(path, "a seed that it calls healthy holds a number that is not finite")
     return CellRun(
         seeds=grid["seed"][:, 0].astype(np.int64),
         rounds=grid["pull"][0].astype(np.int64),

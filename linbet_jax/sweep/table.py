@@ -9,7 +9,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ import pyarrow as pa
 from linbet_jax import regret
 from linbet_jax.errors import InputError
 from linbet_jax.results import CELLS, MANIFEST, RunFolderError, read_json
-from linbet_jax.sweep.reading import CellRun, Journey, read_journal, read_notes, read_run
+from linbet_jax.sweep.reading import CellFileError, CellRun, Journey, read_journal, read_notes, read_run
 
-__all__ = ["Cell", "Pair", "PartialSweepWarning", "Results", "load"]
+__all__ = ["Cell", "Pair", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
 
 # Columns of the table that every cell has; constants of these names would say the same and are left out.
 ROWS = ("seed", "pull", "regret", "payoff", "health")
@@ -30,7 +30,7 @@ QUANTITIES = ("regret", "payoff")
 
 
 class PartialSweepWarning(UserWarning):
-    """Some cells of the sweep that was loaded are not whole."""
+    """Some cells of a sweep are not whole; what is read is read without those that cannot be."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Cell:
         swept: values of this cell that the sweep file varies; `policy.NAME` where set and policy both have a NAME.
         seeds: replications asked for.
         records: rows recorded per seed.
-        state: "done"; "partial" (fewer seeds are stored than asked for), "damaged", "failed", "started" or "missing".
+        state: "done"; "partial" (fewer seeds are stored than asked for), "failed", "damaged", "unreadable" (the system
+            does not give its file), "started" or "missing".
         stored: replications that its file holds.
         error: why it failed or cannot be read; empty otherwise.
         journey: what the journal tells of it.
@@ -113,9 +114,9 @@ class Cell:
         """The replications, read from the file.
 
         Raises:
-            RunFolderError: there is no file, or it is damaged.
+            RunFolderError: there is no file, or it cannot be read or is damaged.
         """
-        if self.state == "damaged":
+        if self.state in _SPOILED:
             raise RunFolderError(self.error)
         if not self.readable:
             why = f": {self.error}" if self.error else ""
@@ -144,9 +145,10 @@ class Results:
     """The cells of a sweep folder. Use `load`; `select` gives parts of it.
 
     Attributes:
-        path: the folder.
+        path: the folder, absolute.
         manifest: its manifest, as read.
-        cells: all cells in the order of the sweep file, finished or not.
+        cells: all cells in the order of the sweep file, finished or not; those whose file turns out not to be readable
+            say so from then on.
     """
 
     def __init__(self, path: Path, manifest: Mapping[str, Any], cells: Sequence[Cell]) -> None:
@@ -177,10 +179,29 @@ class Results:
         """The cells that are not done: what no table or average of this sweep (or not all of it) holds."""
         return tuple(cell for cell in self.cells if not cell.whole)
 
-    @property
-    def _held(self) -> list[Cell]:
-        """The cells with a file; reading a damaged one raises."""
-        return [cell for cell in self.cells if cell.readable or cell.state == "damaged"]
+    def _runs(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, CellRun]]:
+        """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
+        errors = []
+        for cell in cells:
+            kept = cell
+            if cell.readable:
+                try:
+                    run = cell.run()
+                except CellFileError as error:
+                    kept = self._mark(cell, error)
+                else:
+                    yield cell, run
+                    continue
+            errors += [kept.error] if kept.state in _SPOILED or kept is not cell else []
+        if errors:
+            count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
+            warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
+
+    def _mark(self, cell: Cell, error: CellFileError) -> Cell:
+        """Notes that a cell's file cannot be read; returns the cell that says so."""
+        marked = spoiled(cell, error)
+        self.cells = tuple(marked if each.id == cell.id else each for each in self.cells)
+        return marked
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -206,9 +227,7 @@ class Results:
 
         Columns: seed, pull, regret, payoff, health, set, policy, label, horizon, cell, and one per parameter, option,
         constant of the bandit (`bandit_K`), option of the set (`set_noise`) and swept name, null for cells without it.
-
-        Raises:
-            RunFolderError: a cell's file is damaged; the message names it.
+        A cell whose file cannot be read is left out with a `PartialSweepWarning` that names it.
         """
         return self.read()
 
@@ -220,18 +239,18 @@ class Results:
             last: only each seed's last record, at the horizon.
 
         Returns:
-            The Arrow table; empty, with all its columns, when no cell holds anything.
+            The Arrow table; empty, with all its columns, when no cell holds anything. A cell whose file cannot be read
+            is left out with a `PartialSweepWarning` that names it.
 
         Raises:
             InputError: an unknown column.
-            RunFolderError: a cell's file is damaged; the message names it.
         """
         wanted = self.columns if columns is None else tuple(columns)
         for name in wanted:
             if name not in self.columns:
                 raise InputError(f"column {name!r}: the table has {', '.join(self.columns)}")
         schema = pa.schema([(name, self._column_type(name)) for name in wanted])
-        parts = [_rows(cell, cell.run(), schema, last=last) for cell in self._held]
+        parts = [_rows(cell, run, schema, last=last) for cell, run in self._runs(self.cells)]
         return pa.Table.from_batches(parts, schema=schema)
 
     def _column_type(self, name: str) -> pa.DataType:
@@ -248,7 +267,6 @@ class Results:
 
         Raises:
             ImportError: pandas is not installed.
-            RunFolderError: a cell's file is damaged.
         """
         _needs("pandas", "to_pandas")
         return self.table.unify_dictionaries().to_pandas()
@@ -261,10 +279,9 @@ class Results:
 
         Raises:
             ImportError: xarray is not installed.
-            RunFolderError: a cell's file is damaged.
         """
         xarray = _needs("xarray", "to_xarray")
-        held = [(cell, cell.run()) for cell in self._held]
+        held = list(self._runs(self.cells))
         seeds = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.seeds for _, run in held)]))
         records = max((run.rounds.size for _, run in held), default=0)
         shape = (len(held), seeds.size, records)
@@ -324,7 +341,7 @@ class Results:
 
         Returns:
             Arrow table: cell, set, policy, label, horizon, the swept parameters, state, seeds (stored), unhealthy, n,
-            mean, sd, standard_error, low, high, median, error. Statistics that do not exist are null.
+            mean, sd, standard_error, low, high, median, trimmed_mean, error. Statistics that do not exist are null.
 
         Raises:
             InputError: an unknown quantity.
@@ -332,27 +349,24 @@ class Results:
         _check_quantity(quantity)
         swept = [name for name in self.swept if name not in (*NAMES, "dtype")]
         rows = []
-        for cell in self.cells:
+        for each in self.cells:
+            cell, numbers = each, {}
+            if cell.readable:
+                try:
+                    run = cell.run()
+                except CellFileError as error:
+                    cell = self._mark(cell, error)
+                else:
+                    numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
             row: dict[str, Any] = {"cell": cell.id} | {name: getattr(cell, name) for name in NAMES}
             row |= {name: _fitting(cell.value(name), _type_of([c.value(name) for c in self.cells])) for name in swept}
             row |= {"state": cell.state, "seeds": cell.stored}
-            error = cell.error
-            try:
-                numbers = _statistics(self._final(cell, quantity, level)) if cell.readable else {}
-            except RunFolderError as damage:
-                numbers, error = {}, str(damage)
-                row["state"] = "damaged"
-            rows.append(row | {name: numbers.get(name) for name in _STATISTICS} | {"error": error or None})
+            rows.append(row | {name: numbers.get(name) for name in _STATISTICS} | {"error": cell.error or None})
         types: dict[str, pa.DataType] = dict.fromkeys(("cell", "set", "policy", "label", "state", "error"), pa.string())
         types |= dict.fromkeys(("horizon", "seeds", "unhealthy", "n"), pa.int64())
         types |= {name: _type_of([c.value(name) for c in self.cells]) for name in swept}
         names = list(rows[0]) if rows else list(types)
         return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.float64())) for name in names]))
-
-    @staticmethod
-    def _final(cell: Cell, quantity: str, level: float) -> regret.Summary:
-        run = cell.run()
-        return regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level)
 
     def paired(
         self,
@@ -371,30 +385,42 @@ class Results:
             level: coverage of the intervals, in (0, 1).
 
         Returns:
-            One entry for every two cells that have set, instance, horizon and dtype in common, and every swept
-            parameter that both have and neither side names.
+            One entry for every two cells that have set, instance, horizon and dtype in common, and in what neither side
+            names are alike: of one policy unless a side names a policy (or family, label or id), and equal in every
+            swept parameter that both have. A cell whose file cannot be read is left out with a `PartialSweepWarning`.
 
         Raises:
             InputError: conditions that no cell meets, no two cells to compare, or an unknown quantity.
-            RunFolderError: a cell's file is damaged.
         """
         _check_quantity(quantity)
         sides = [{"policy": side} if isinstance(side, str) else dict(side) for side in (first, second)]
-        named = {*sides[0], *sides[1]}
-        shared = [name for name in self.swept if name not in named and name not in NAMES]
+        shared = self._unnamed({*sides[0], *sides[1]})
         left, right = (self.select(**side).cells for side in sides)
         couples = [(a, b) for a in left for b in right if a.id != b.id and _comparable(a, b, shared)]
-        found = [pair_of(a, b, quantity=quantity, level=level) for a, b in couples if a.readable and b.readable]
-        if not found:
-            why = (
-                "their cells are not computed yet" if couples else "no two cells share set, instance, horizon and dtype"
-            )
+        if not couples:
+            alike = ", ".join(("set", "instance", "horizon", "dtype", *shared))
+            raise InputError(f"nothing to compare between {first!r} and {second!r}: no two cells share {alike}")
+        wanted = {cell.id: cell for couple in couples for cell in couple}
+        runs = {cell.id: run.last for cell, run in self._runs(wanted.values())}
+        pairs = [(a, b) for a, b in couples if a.id in runs and b.id in runs]
+        if not pairs:
+            why = "their cells are not computed yet, or cannot be read"
             raise InputError(f"nothing to compare between {first!r} and {second!r}: {why}")
-        return tuple(found)
+        return tuple(compare(a, b, runs[a.id], runs[b.id], quantity=quantity, level=level) for a, b in pairs)
+
+    def _unnamed(self, named: set[str]) -> list[str]:
+        """What two cells must have in common when nobody names it: the policy, and every swept parameter."""
+        if "id" in named:  # it names everything
+            return []
+        # `policy.delta`, `bandit_K` and `set_noise` name delta, K and noise where no other delta, K or noise is swept.
+        plain = {n.removeprefix("policy.").removeprefix("bandit_").removeprefix("set_") for n in named - {*self.swept}}
+        policy = [] if named & {"policy", "family", "label"} else ["policy"]
+        return [*policy, *(name for name in self.swept if name not in {*NAMES, *named, *plain})]
 
 
-_STATES = ("partial", "failed", "damaged", "started", "missing")
-_STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median")
+_SPOILED = ("damaged", "unreadable")
+_STATES = ("partial", "failed", *_SPOILED, "started", "missing")
+_STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
 
 
 def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
@@ -407,7 +433,7 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     Raises:
         RunFolderError: the folder is not there or is not a sweep's.
     """
-    path = Path(folder)
+    path = Path(folder).resolve()  # a later change of the working folder changes nothing
     manifest = read_json(path / MANIFEST)
     config = manifest.get("config") if isinstance(manifest, dict) else None
     if not isinstance(config, dict) or config.get("kind") != "sweep" or not isinstance(manifest.get("cells"), list):
@@ -423,15 +449,15 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     return sweep
 
 
-def pair_of(first: Cell, second: Cell, *, quantity: str = "regret", level: float = 0.95) -> Pair:
-    """Two cells compared over the seeds that both hold."""
-    return compare(first, second, first.run(), second.run(), quantity=quantity, level=level)
+def spoiled(cell: Cell, error: CellFileError) -> Cell:
+    """The cell, with the reason why its file gives no rows."""
+    return dataclasses.replace(cell, state=error.state, stored=0, error=str(error))
 
 
 def compare(
     first: Cell, second: Cell, run: CellRun, other: CellRun, *, quantity: str = "regret", level: float = 0.95
 ) -> Pair:
-    """As `pair_of`, for cells whose replications have been read already.
+    """Two cells compared over the seeds that both hold.
 
     Raises:
         InputError: the two have no seed in common.
@@ -456,15 +482,14 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
     path = folder / CELLS / f"{identity}.parquet"
     journey = journal.get(identity, Journey())
     stored, error = 0, journey.error
-    if path.exists():
-        try:
-            stored = read_notes(path, identity)["seeds"][1]
-            state = "done" if stored >= seeds else "partial"
-            error = error if state == "partial" else ""
-        except RunFolderError as damage:
-            state, error = "damaged", str(damage)
-    else:
-        state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
+    try:
+        stored = read_notes(path, identity)["seeds"][1]
+        state = "done" if stored >= seeds else "partial"
+        error = error if state == "partial" else ""
+    except CellFileError as trouble:
+        state, error = trouble.state, error if trouble.state == "missing" else str(trouble)
+        if state == "missing":
+            state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
     return Cell(
         id=identity,
         set=str(entry["set"]),
@@ -546,11 +571,14 @@ def _same(wanted: Any, value: Any) -> bool:
 
 def _comparable(first: Cell, second: Cell, shared: Sequence[str]) -> bool:
     """Whether two cells met the same noise on the same instance, and agree in what nobody asked to differ."""
-    same = all(
-        getattr(first, name) == getattr(second, name) for name in ("set", "horizon", "dtype")
-    ) and first.bandit.get("instance_hash") == second.bandit.get("instance_hash")
-    values = ((first.value(name), second.value(name)) for name in shared)
-    return same and all(a is None or b is None or _same(a, b) for a, b in values)
+    if any(getattr(first, name) != getattr(second, name) for name in ("set", "horizon", "dtype")):
+        return False
+    if first.bandit.get("instance_hash") != second.bandit.get("instance_hash"):
+        return False
+    values = [(first.value(name), second.value(name)) for name in shared]
+    # Another policy may lack the parameter; one policy has it or not.
+    lacking = first.policy != second.policy
+    return all((lacking and None in (a, b)) or _same(a, b) for a, b in values)
 
 
 def _statistics(summary: regret.Summary) -> dict[str, Any]:
