@@ -1,6 +1,8 @@
 """Sweep files: what they say, how lists multiply and pair, and one line for everything that is wrong with them."""
 
 import re
+import shutil
+import sys
 
 import jax
 import numpy as np
@@ -10,7 +12,7 @@ from pyarrow import parquet
 
 import linbet_jax as lb
 from linbet_jax.errors import InputError
-from linbet_jax.sweep import read, work
+from linbet_jax.sweep import read, reads, work
 from linbet_jax.sweep.cells import plan
 from linbet_jax.sweep.schema import SetTable
 
@@ -288,8 +290,148 @@ def test_policies_and_worlds_of_one_s_own(tmp_path):
     assert found[5].entry["parameters"] == {"weight": 0.5}
     ids = [c.id for c in found]
     assert [c.id for c in cells(tmp_path, text)] == ids
-    (tmp_path / "ours.py").write_text(POLICY + "\n# another comment\n", encoding="utf-8")
-    assert not set(ids) & {c.id for c in cells(tmp_path, text)}  # the source is part of the identity
+    (tmp_path / "ours.py").write_text('"""Ours."""\n' + POLICY + "\n# another comment\n", encoding="utf-8")
+    assert [c.id for c in cells(tmp_path, text)] == ids
+    (tmp_path / "ours.py").write_text(POLICY.replace("np.arange(1.0", "np.arange(1.5"), encoding="utf-8")
+    assert not set(ids) & {c.id for c in cells(tmp_path, text)}  # what the source says is part of the identity
+
+
+# Files that functions of one's own read
+
+READERS = {
+    "when it is called": "def table():\n    return np.load(HERE / 'table.npy')\n",
+    "when it is imported": "TABLE = np.load(HERE / 'table.npy')\ndef table():\n    return TABLE\n",
+    "once, in a module of its own": "from tables_of_ours import table\n",
+    "unseen": "FILES = ['table.npy']\ndef table():\n    return UNSEEN(HERE / 'table.npy')\n",
+}
+CACHED = """
+import functools
+import numpy as np
+from pathlib import Path
+
+@functools.cache
+def table():
+    return np.loadtxt(Path(__file__).parent / "table.csv", ndmin=1)
+"""
+READING = """
+import functools
+import os
+import numpy as np
+import linbet_jax as lb
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def UNSEEN(path):  # as a library in C opens it: Python is not told
+    pipe = os.popen(f"cat '{path}'")
+    with pipe, pipe.buffer as stream:
+        content = stream.read()
+    return np.frombuffer(content[128:])
+
+def world(scale=1.0):
+    return lb.LinearBandit(np.eye(2), scale * table()[:2], lb.noise.StudentT(3.0))
+
+def make(bandit, *, horizon, scale=1.0):
+    policy, params = lb.make_policy("oful", bandit, horizon=horizon)
+    return policy, params._replace(radius_scale=scale * float(table()[0]))
+"""
+READ_TWICE = """
+horizon = 9
+[sets.mine]
+set = "reading:world"
+options = { scale = [1.0, 2.0] }
+[sets.S3]
+[policies.theirs]
+policy = "oful"
+[policies.mine]
+policy = "reading:make"
+scale = [1.0, 3.0]
+"""
+
+
+def write_table(folder, first):
+    np.save(folder / "table.npy", np.array([first, 0.5]))
+    (folder / "table.csv").write_text(f"{first}\n0.5\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", READERS)
+def test_what_a_module_reads_decides_the_identity_and_is_what_runs(tmp_path, how):
+    here, moved = tmp_path / "here", tmp_path / "moved"
+    here.mkdir()
+    (here / "reading.py").write_text(READING + READERS[how], encoding="utf-8")
+    (here / "tables_of_ours.py").write_text(CACHED, encoding="utf-8")
+    found = []
+    for folder, first in ((here, 0.25), (here, 0.75), (here, 0.25), (moved, 0.75)):
+        if folder == moved:
+            shutil.copytree(here, moved)
+            for name in ("reading", "tables_of_ours"):  # as in another process
+                sys.modules.pop(name, None)
+        write_table(folder, first)
+        planned = cells(folder, READ_TWICE)
+        for cell in planned:
+            built = work.build(cell.spec)
+            if cell.entry["set"] == "mine":
+                assert built.bandit.theta_star[0] == first * cell.entry["set_options"]["scale"]
+            if cell.entry["policy"] == "mine":
+                assert built.params.radius_scale == first * cell.entry["options"]["scale"]
+        found.append({cell.title: cell.id for cell in planned})
+    assert len(set(found[0].values())) == 2 * 3 + 3
+    assert found[0] == found[2]
+    assert found[1] == found[3]
+    assert [title for title in found[0] if found[0][title] == found[1][title]] == ["S3/theirs"]
+
+
+def test_a_cell_counts_the_files_that_its_own_options_name(tmp_path):
+    (tmp_path / "named.py").write_text(
+        READING.replace("world(scale=1.0):", "world(file):\n    scale = float((HERE / file).read_text())")
+        + "def table():\n    return np.array([1.0, 0.5])\n",
+        encoding="utf-8",
+    )
+    text = 'horizon = 9\n[sets.mine]\nset = "named:world"\noptions = {{ file = {} }}\n[policies.oful]\n'
+    for file in "abc":
+        (tmp_path / file).write_text("1.5" if file == "a" else "2.5", encoding="utf-8")
+    one, two = (c.id for c in cells(tmp_path, text.format('["a", "b"]')))
+    (tmp_path / "b").write_text("3.5", encoding="utf-8")
+    found = [c.id for c in cells(tmp_path, text.format('["a", "b", "c"]'))]
+    assert found[0] == one
+    assert found[1] != two
+    assert cells(tmp_path, text.format('"b"'))[0].entry["source"]["set_files"].keys() == {"b"}
+
+
+def test_a_file_that_is_another_one_at_the_worker_is_an_error(tmp_path):
+    (tmp_path / "reading2.py").write_text(READING + READERS["when it is imported"], encoding="utf-8")
+    write_table(tmp_path, 0.25)
+    [cell] = cells(tmp_path, 'horizon = 9\n[sets.S3]\n[policies.mine]\npolicy = "reading2:make"\n')
+    write_table(tmp_path, 0.75)
+    work._policy.cache_clear()  # as in a process that has built nothing yet
+    del sys.modules["reading2"]
+    reads.forget(tmp_path)
+    with pytest.raises(InputError, match="the file table.npy is another one here than where the sweep was started"):
+        work.build(cell.spec)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "from pyarrow import parquet",
+            "uses pyarrow, which opens files unseen: name the files that decide numbers in",
+        ),
+        ("def f(pd):\n    return pd.read_parquet('x')", "uses read_parquet, which opens files unseen"),
+        ("FILES = 'table.npy'", "FILES = 'table.npy' in "),
+        ("FILES = ['none.npy']", "there is no file "),
+        ("import pyarrow\nFILES = []", ""),
+    ],
+)
+def test_files_that_are_read_unseen_are_named(tmp_path, more, message):
+    name = f"unseen{abs(hash(more))}"
+    (tmp_path / f"{name}.py").write_text(f"{POLICY}\n{more}\n", encoding="utf-8")
+    text = f"[sets.S3]\n[policies.p]\npolicy = '{name}:make'\n"
+    if not message:
+        assert cells(tmp_path, text)
+        return
+    with pytest.raises(InputError, match=re.escape(message)):
+        cells(tmp_path, text)
 
 
 # Identity

@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-import linbet_jax
 from linbet_jax import provenance
 from linbet_jax.results import MANIFEST, RunFolder, RunFolderError, differences, digest
-from linbet_jax.sweep.cells import Cell, block_size, entries, plan, swept_names
+from linbet_jax.sweep.cells import Cell, block_size, entries, numerics_of, plan, swept_names
 from linbet_jax.sweep.estimate import COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
 from linbet_jax.sweep.journal import Journal
@@ -112,7 +111,7 @@ def run(
     """
     computes = InProcess() if executor is None else executor
     tells: Reporter = _Silent() if reporter is None else reporter
-    numerics = provenance.numerics(sweep.dtype, computes.kind)
+    numerics = numerics_of(sweep, computes.kind)
     cells = plan(sweep, numerics, computes.platform)
     block = block_size(sweep, computes.platform)
     config = {
@@ -159,7 +158,7 @@ def check(sweep: Sweep) -> None:
     Raises:
         InputError: the sweep cannot be built.
     """
-    plan(sweep, provenance.numerics(sweep.dtype, "any"), "cpu" if sweep.device == "cpu" else "gpu")
+    plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
 
 
 # What is there and what is missing -----------------------------------------------------------------------------------
@@ -480,7 +479,7 @@ def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _git() -> str | None:
     """The git revision of this package's sources, where they are under git."""
-    home = Path(linbet_jax.__file__).parent
+    home = Path(__file__).parent.parent
     try:
         for command in (["ls-files", "--error-unmatch", "__init__.py"], ["rev-parse", "HEAD"]):
             done = subprocess.run(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, PolicyChoice, SetChoice, Sweep
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -28,7 +28,6 @@ from linbet_jax.sweep.schema import (
 __all__ = ["CELL_KEYS", "SETS", "read"]
 
 PAPER = ("S1", "S2", "S3", "S4")
-UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"
 SETS = (*PAPER, UNIFORM, LOWER_BOUND)
 RECORDS = 200
 

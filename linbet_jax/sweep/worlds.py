@@ -1,4 +1,4 @@
-"""The bandit that a cell plays, from plain values: what a worker elsewhere can build again, bit for bit."""
+"""The sets of a sweep as plain data: values that are checked, files that are read, and hashes of it all."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ from numpy.typing import NDArray
 
 from linbet_jax import noise
 from linbet_jax.bandit import LinearBandit
-from linbet_jax.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
 from linbet_jax.provenance import instance_digest
 from linbet_jax.results import digest
 from linbet_jax.sweep import plugins
-from linbet_jax.sweep.grid import ARMS, LOWER_BOUND, UNIFORM
-from linbet_jax.sweep.model import SetChoice
+from linbet_jax.sweep.model import ARMS, SetChoice
 from linbet_jax.sweep.schema import nearest, shown
 
-__all__ = ["build", "instance_hash", "spec"]
-
-DEFAULT_BEST_MEAN = 1.0
+__all__ = ["instance_hash", "spec", "with_files"]
 
 
 def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
@@ -49,6 +45,11 @@ def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
     return {**plain, "content": digest(_written(plain))}
 
 
+def with_files(plain: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    """A set's plain data with the files (`plugins.files`) that a function of one's own reads."""
+    return {**plain, "files": files, "content": digest([plain["content"], files])} if files else plain
+
+
 def _written(value: Any) -> Any:
     """The value as JSON can write it, arrays by shape and bytes; other values of a TOML file (dates) as text."""
     if isinstance(value, dict):
@@ -60,57 +61,14 @@ def _written(value: Any) -> Any:
     return value if isinstance(value, (str, int, float)) else str(value)
 
 
-def build(plain: dict[str, Any], horizon: int) -> LinearBandit:
-    """The bandit of a set's plain data.
-
-    Raises:
-        ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
-    """
-    source, values = plain["source"], dict(plain["values"])
-    if ":" in source:
-        make, found = plugins.load(source, plain["folder"], "set")
-        if found != plain["digest"]:
-            raise InputError(f"set = {source!r}: the module is another one here than where the sweep was started")
-        bandit = make(**values.get("options", {}))
-        if not isinstance(bandit, LinearBandit):
-            raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
-        return bandit
-    law: Any = _law(values.pop("noise"), "noise") if "noise" in values else None
-    seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
-    if source == LOWER_BOUND:
-        return lower_bound(values["d"], values["epsilon"], horizon, instance_seed=seed or 0, resample=resample)
-    if source == ARMS:
-        return LinearBandit(values.pop("arms"), values.pop("theta_star"), law, name=plain["label"], **values)
-    if source == UNIFORM:
-        if resample and seed is not None:
-            raise ValueError(f"instance_seed={seed}: goes without resample=true")
-        base = make_instance(
-            values.pop("K"),
-            values.pop("d"),
-            law,
-            best_mean=values.pop("best_mean", DEFAULT_BEST_MEAN),
-            seed=seed or 0,
-            epsilon=values.get("epsilon"),
-            resample=resample,
-        )
-    else:
-        base = dataset(source, instance_seed=seed, resample=resample)
-        law, values["epsilon"] = law or base.noise, values.get("epsilon", base.epsilon)
-    if base.generator is not None:
-        facts: dict[str, Any] = {"best_mean": base.best_mean, "arm_norm": base.arm_norm, **values}
-        return LinearBandit.resampled(base.generator, law, name=plain["label"], **facts)
-    assert base.arms is not None
-    assert base.theta_star is not None
-    return LinearBandit(base.arms, base.theta_star, law, name=plain["label"], **values)
-
-
 def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
     """Hash of what is played, by content; what a function draws (fresh instances, changing sets) by what makes it."""
     drawn = None
     if bandit.changing or bandit.resampling:
         options = sorted(plain["values"].get("options", {}).items())
         drawn = (plain["source"], bandit.num_arms, bandit.dim, bandit.best_mean, options)
-    return instance_digest(bandit, (drawn, plain.get("digest")))
+    read = [plain["files"]] if "files" in plain else []
+    return instance_digest(bandit, (drawn, plain.get("digest"), *read))
 
 
 # Laws ----------------------------------------------------------------------------------------------------------------
