@@ -98,6 +98,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
     batches: dict[Hashable, int] = {}
     sets: dict[str, dict[str, Any]] = {}
     found: dict[str, Cell] = {}
+    choices: dict[str, CellChoice] = {}
     for choice in sweep.cells:
         title = _title(choice, swept)
         for name in choice.policy.options:
@@ -134,10 +135,25 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
             batch=batches.setdefault(shared, len(batches)),
             swept={name: v for name, v in _values(choice).items() if name in swept[_names(choice)]},
         )
-        held = found.setdefault(identity, cell)
-        if (held.entry["set"], held.entry["policy"]) != (entry["set"], entry["policy"]):
-            raise InputError(f"{sweep.file}: {held.title} and {title} are one and the same cell; leave one of them out")
+        if identity in found:
+            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
+        found[identity], choices[identity] = cell, choice
     return list(found.values())
+
+
+def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None]]) -> str:
+    """A sentence on two choices of the file that are one cell."""
+    sides = [
+        each.policy.where if each.policy.where.startswith("cells[") else _title(each, swept) for each in (first, second)
+    ]
+    before, after = _values(first), _values(second)
+    unequal = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    whether = [
+        f"{name} is {' or '.join(shown(side[name]) if name in side else 'not given' for side in (before, after))}"
+        for name in unequal
+    ]
+    why = f", whether {' and '.join(whether[:2])}" if whether else ""
+    return f"{sides[0]} and {sides[1]} are one and the same cell{why}; leave one of them out"
 
 
 def _names(choice: CellChoice) -> tuple[str, str]:

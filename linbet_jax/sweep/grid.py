@@ -213,8 +213,10 @@ def _axis(path: str, values: list[Any]) -> _Axis:
     if not values:
         raise InputError(f"{path} = []: must hold at least one value")
     for index, value in enumerate(values):
-        if value in values[:index] and any(value == v and type(value) is type(v) for v in values[:index]):
-            raise InputError(f"{path}: lists {shown(value)} twice")
+        for other in values[:index]:
+            if value == other and isinstance(value, bool) == isinstance(other, bool):  # 1 and 1.0 too
+                again = "twice" if repr(value) == repr(other) else f"beside {shown(other)}, which is equal"
+                raise InputError(f"{path}: lists {shown(value)} {again}")
         if path.endswith(".noise") and any(isinstance(entry, list) for entry in value.values()):
             raise InputError(f"{path}[{index}] = {shown(value)}: a list of laws holds laws with single values")
     return _Axis(path, values)
