@@ -6,35 +6,52 @@ import functools
 import hashlib
 import importlib.metadata
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-import linbet_jax
+from linbet_jax import sources
 from linbet_jax._version import __version__
 from linbet_jax.bandit import LinearBandit
 
 __all__ = ["code_digest", "constants", "environment", "instance_digest", "numerics"]
 
-# Changing how something is timed, drawn or printed does not change a number; what cells do, does.
-_HOST_SIDE = (
-    "__main__.py", "bench/", "cli/", "cores.py", "costs.py", "errors.py", "experiments/", "intervals.py", "labels.py",
-    "plotting.py", "provenance.py", "regret.py", "report/", "results.py", "runtime.py", "sweep/", "tables.py",
-)  # fmt: skip
-_NUMBERS = ("sweep/work.py", "sweep/worlds.py")
+_COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.tuning")  # whose numbers are kept: all that is in a cell
+
+
+def sources_of(*modules: str) -> dict[str, bytes]:
+    """What is written in the files of this package that importing these modules runs, by their places in it."""
+    home = Path(__file__).parent
+    found: dict[str, bytes] = {}
+    waiting = list(modules)
+    while waiting:
+        place = home.parent
+        for part in waiting.pop().split("."):
+            place = place / part
+            file = place / "__init__.py" if place.is_dir() else place.with_name(f"{part}.py")
+            where = file.relative_to(home.parent).as_posix()
+            if where not in found and file.is_file():
+                source = sources.read(file.read_bytes())
+                found[where] = source.statements
+                waiting += [name for _, name in source.imports if name.partition(".")[0] == home.name]
+    return found
 
 
 @functools.cache
-def code_digest() -> str:
-    """Hash of the sources of this package that decide numbers."""
-    home = Path(linbet_jax.__file__).parent
+def code_digest(*modules: str) -> str:
+    """Hash of what is written in the files of this package that decide numbers.
+
+    Files that only draw, print or keep are not among them, and comments, docstrings and layout count nowhere.
+
+    Args:
+        *modules: those that compute the numbers; every one that they import counts with them.
+    """
     total = hashlib.sha256()
-    for path in sorted(home.rglob("*.py")):
-        name = path.relative_to(home).as_posix()
-        if name in _NUMBERS or not name.startswith(_HOST_SIDE):
-            total.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
+    for name, statements in sorted(sources_of(*modules).items()):
+        total.update(f"{name}\0".encode() + statements + b"\0")
     return total.hexdigest()[:16]
 
 
@@ -66,8 +83,14 @@ def constants(bandit: LinearBandit) -> dict[str, float]:
     return {name: float(getattr(bandit, name)) for name in fields}
 
 
-def numerics(dtype: str, kind: str) -> dict[str, Any]:
-    """What decides the numbers beside the experiment itself: two runs with other values here are two runs."""
+def numerics(dtype: str, kind: str, modules: Sequence[str] = _COMPUTING) -> dict[str, Any]:
+    """What decides the numbers beside the experiment itself: two runs with other values here are two runs.
+
+    Args:
+        dtype: "float64" or "float32".
+        kind: the device's own name.
+        modules: of this package, those that compute the numbers.
+    """
     settings: Any = jax.config
     return {
         "dtype": dtype,
@@ -75,7 +98,7 @@ def numerics(dtype: str, kind: str) -> dict[str, Any]:
         "prng": str(settings.jax_default_prng_impl),
         "prng_partitionable": bool(settings.jax_threefry_partitionable),
         "linbet_jax": __version__,
-        "code": code_digest(),
+        "code": code_digest(*modules),
         "jax": jax.__version__,
         "jaxlib": importlib.metadata.version("jaxlib"),
     }

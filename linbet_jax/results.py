@@ -8,6 +8,7 @@ configuration, and to one process at a time.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -26,6 +27,7 @@ from linbet_jax.errors import InputError
 __all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "write_json", "write_text"]
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 class RunFolderError(InputError):
@@ -42,24 +44,32 @@ def digest(value: object) -> str:
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path` that takes its place only when the block ends without error.
 
-    The temporary file keeps the suffix of `path`, is flushed to disk before the rename, and is removed
-    when the block raises: a reader sees the old file or the new one, never a part.
+    The temporary file keeps the suffix of `path`, is flushed to disk before the rename (where the file system can do
+    that), and is removed when the block raises: a reader sees the old file or the new one, never a part.
     """
     temporary = path.with_name(f".{path.stem}-{secrets.token_hex(6)}.tmp{path.suffix}")
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        _flush(temporary, os.O_RDWR)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY)
+    _flush(path.parent, os.O_RDONLY)
+
+
+def _flush(path: Path, flags: int) -> None:
+    """Flushes a file or folder to disk; shared folders and some other file systems cannot, and lose nothing by it."""
     try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_FLUSH:
+            raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -169,6 +169,7 @@ LAYERS = {
     "costs": set(),
     "errors": set(),
     "labels": set(),
+    "sources": set(),
     "kernels": set(),
     "theory": set(),
     "policy": set(),
@@ -183,14 +184,14 @@ LAYERS = {
     "intervals": set(),
     "regret": {"simulator", "intervals"},
     "results": {"errors"},
-    "provenance": {"_version", "bandit"},
+    "provenance": {"_version", "sources", "bandit"},
     "tables": {"regret"},
     "runtime": {"cores", "errors", "checks", "lanes"},
     "tuning": {"policy", "policies", "bandit", "checks", "datasets", "simulator", "regret"},
     "plotting": {"labels", "regret", "results", "tuning"},
     "sweep": {
-        "errors", "labels", "checks", "lanes", "policy", "policies", "noise", "bandit", "datasets", "simulator",
-        "regret", "results", "provenance", "costs", "tables", "runtime",
+        "errors", "labels", "sources", "checks", "lanes", "policy", "policies", "noise", "bandit", "datasets",
+        "simulator", "regret", "results", "provenance", "costs", "tables", "runtime",
     },
     "experiments": {
         "errors", "theory", "policy", "noise", "policies", "bandit", "datasets", "simulator", "intervals", "regret",
@@ -219,9 +220,9 @@ def imported_parts(path):
         else:
             continue
         for name in names:
-            parts = name.split(".")
-            if parts[0] == "linbet_jax" and len(parts) > 1:
-                yield parts[1]
+            top, *parts = name.split(".")
+            if top == "linbet_jax":
+                yield parts[0] if parts else "the package itself, above all"
 
 
 def test_imports_point_downward():
@@ -232,6 +233,13 @@ def test_imports_point_downward():
             seen.add(part)
             assert set(imported_parts(path)) <= LAYERS[part] | {part}, path
     assert seen <= set(LAYERS)
+
+
+@pytest.mark.parametrize("code", ["import linbet_jax", "import linbet_jax as lb", "from linbet_jax import simulate"])
+def test_an_import_of_the_package_itself_is_upward_wherever_it_stands(tmp_path, code):
+    path = tmp_path / "module.py"
+    path.write_text(f"def f():\n    if True:\n        {code}\n", encoding="utf-8")
+    assert not set(imported_parts(path)) <= set(LAYERS)
 
 
 def test_matplotlib_is_imported_for_plotting_alone():

@@ -1,7 +1,9 @@
 """Run folders: whole files, one configuration, one process."""
 
+import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +37,36 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
         stopped_half_way()
     assert path.read_text() == "first"
     assert [p.name for p in tmp_path.iterdir()] == ["table.md"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES])
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_file_systems_that_cannot_flush_hold_nothing_up(tmp_path, monkeypatch, call, code):
+    def refused(place, *more):
+        if not (call == "open" and os.path.isfile(place)):
+            raise OSError(code, os.strerror(code))
+        return real(place, *more)
+
+    real = os.open
+    path = tmp_path / "table.md"
+    path.write_text("first")
+    with results.replacing(path) as temporary:
+        temporary.write_text("second")
+        monkeypatch.setattr(os, call, refused)
+    monkeypatch.undo()
+    assert path.read_text() == "second"
+    assert [p.name for p in tmp_path.iterdir()] == ["table.md"]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_disk_that_fails_to_flush_is_an_error(tmp_path, monkeypatch, code):
+    def broken(descriptor):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match=re.escape(os.strerror(code))):
+        results.write_text(tmp_path / "table.md", "text")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_new_files_obey_the_umask(tmp_path):

@@ -1,6 +1,8 @@
 """Sweep files: what they say, how lists multiply and pair, and one line for everything that is wrong with them."""
 
 import re
+import shutil
+import sys
 
 import jax
 import numpy as np
@@ -10,7 +12,7 @@ from pyarrow import parquet
 
 import linbet_jax as lb
 from linbet_jax.errors import InputError
-from linbet_jax.sweep import read, work
+from linbet_jax.sweep import read, reads, work
 from linbet_jax.sweep.cells import plan
 from linbet_jax.sweep.schema import SetTable
 
@@ -156,7 +158,8 @@ def test_single_cells_take_from_tables_and_from_themselves(tmp_path):
     assert chosen(found[2], "horizon", "root", "radius_scale") == (77, "cholesky", 0.5)
     assert found[2].entry["bandit"]["epsilon"] == 0.25
     assert found[2].entry["label"] == "quick"
-    assert [c.id for c in cells(tmp_path, text + "[[cells]]\nset = 'S4'\npolicy = 'quick'\n")] == [c.id for c in found]
+    with pytest.raises(InputError, match=r"S4/quick and cells\[2\] are one and the same cell; leave one of them out"):
+        cells(tmp_path, text + "[[cells]]\nset = 'S4'\npolicy = 'quick'\n")
 
 
 def test_overrides(tmp_path):
@@ -217,10 +220,86 @@ def test_arms_are_numbers(tmp_path, array):
         cells(tmp_path, text)
 
 
-def test_a_first_row_with_some_numbers_is_no_header(tmp_path):
-    (tmp_path / "arms.csv").write_text("1.0,x\n1.0,2.0\n", encoding="utf-8")
-    text = "horizon = 9\n[sets.o]\narms = 'arms.csv'\ntheta_star = [1.0, 0.0]\nnoise = {law = 'Gaussian'}\n" + TOFU
-    with pytest.raises(InputError, match="holds no table of numbers: could not convert"):
+ARMS = "horizon = 9\n[sets.o]\narms = '{}'\ntheta_star = {}\nnoise = {{law = 'Gaussian'}}\n[policies.oful]\n"
+HEAD = (
+    "like pandas' header of columns without names; write the file with header=False, or 0.0 for 0 where this is an arm"
+)
+INDEX = "counts its rows, like an index; write the file with index=False, or 0.0 for 0 where this is a coordinate"
+NAMELESS = "its first column has no name, like pandas' index; write the file with index=False, header=False"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0,1,2\n.1,.2,.3\n.4,.5,.6\n", f"reads [0, 1, 2], {HEAD}"),
+        ("\ufeff0,1\n.1,.2\n", f"reads [0, 1], {HEAD}"),
+        ('"0"\n.1\n.2\n', f"reads [0], {HEAD}"),
+        ("0,.1,.2\n1,.3,.4\n", INDEX),
+        ("arm,x,y\n0,.1,.2\n1,.3,.4\n2,.5,.6\n", INDEX),
+        ("1,.1,.2\n2,.3,.4\n", INDEX),
+        (",x,y\n7,.1,.2\n9,.3,.4\n", NAMELESS),
+        (",0,1\n0,.1,.2\n1,.3,.4\n", NAMELESS),
+        ("1.0,x\n1.0,2.0\n", "holds no table of numbers: row 1, column 2 reads 'x', which is no number"),
+        ("x,y\n\n1.0,2.0\n3.0,\n", "holds no table of numbers: row 4, column 2 reads '', which is no number"),
+        ("x,y\n1.0,2.0\n1.0\n", "holds no table of numbers: row 3 has 1 entries, and row 1 has 2"),
+        ("1.0,2.0\n3.0,nan\n", "holds no table of numbers: row 2, column 2 is nan"),
+        ("", "must hold a table of numbers, got the shape"),
+    ],
+)
+def test_what_is_written_beside_the_arms_is_no_arm(tmp_path, text, message):
+    (tmp_path / "arms.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as raised:
+        cells(tmp_path, ARMS.format("arms.csv", "[1.0, 0.0]"))
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["0.0,1.0\n1.0,0.0\n", "0,1.0\n2,0.0\n", "x,y\n0,1.0\n2,3.0\n", "0.0,.5\n1.0,.5\n", "0,1\n"]
+)
+def test_arms_that_only_resemble_a_header_or_an_index_are_arms(tmp_path, text):
+    (tmp_path / "arms.csv").write_text(text, encoding="utf-8")
+    [cell] = cells(tmp_path, ARMS.format("arms.csv", "[1.0, 0.0]"))
+    assert work.build(cell.spec).bandit.num_arms == text.count("\n") - text.count("x")
+
+
+def test_binary_files_hold_no_header_and_no_index_either(tmp_path):
+    beside = np.column_stack([np.arange(3), np.eye(3)])
+    np.save(tmp_path / "index.npy", beside)
+    np.save(tmp_path / "head.npy", np.vstack([np.arange(3), np.eye(3)]))
+    np.save(tmp_path / "binary.npy", np.array([[0, 1], [1, 0], [1, 1]]))
+    np.save(tmp_path / "hole.npy", np.array([[1.0, 2.0], [np.inf, 1.0]]))
+    parquet.write_table(pa.table({"x": beside[:, 0], "y": beside[:, 1]}), tmp_path / "index.parquet")
+    marked = pa.table({"x": beside[:, 1], "arm": beside[:, 2]})
+    marked = marked.replace_schema_metadata({"pandas": '{"index_columns": ["arm"], "columns": []}'})
+    parquet.write_table(marked, tmp_path / "marked.parquet")
+    parquet.write_table(pa.table({"x": ["a", "b"]}), tmp_path / "words.parquet")
+    for name, message in (
+        ("index.npy", "counts its rows, like an index; write the file with index=False, or as .csv, with 0.0 for 0,"),
+        ("head.npy", "reads [0, 1, 2], like pandas' header of columns without names; "),
+        ("hole.npy", "row 2, column 1 is inf"),
+        ("index.parquet", "counts its rows, like an index"),
+        ("marked.parquet", "its column 'arm' is pandas' index; write the file with index=False"),
+        ("words.parquet", "its column 'x' holds string"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            cells(tmp_path, ARMS.format(name, "[1.0, 0.0, 0.0]"))
+    assert cells(tmp_path, ARMS.format("binary.npy", "[1.0, 0.0]"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "latin-1"])
+def test_text_is_utf_8_with_or_without_a_mark(tmp_path, encoding):
+    text = 'name = "café"\nseeds = 3\n' + ARMS.format("arms.csv", "[1.0, 0.0]")
+    (tmp_path / "arms.csv").write_text("1.0,0.0\n0.0,1.0\n", encoding="utf-8")
+    (tmp_path / "x.toml").write_bytes(text.replace("\n", "\r\n").encode("utf-8-sig"))
+    assert (read(tmp_path / "x.toml").text, read(tmp_path / "x.toml").name) == (text, "café")
+    message = (
+        "line 1 is not UTF-8; save the file" if encoding == "latin-1" else "it is UTF-16, or no text at all; save it"
+    )
+    (tmp_path / "x.toml").write_text(text, encoding=encoding)
+    with pytest.raises(InputError, match=f"x.toml: cannot be read: {message} as UTF-8"):
+        read(tmp_path / "x.toml")
+    (tmp_path / "arms.csv").write_text("café,y\n1.0,0.0\n0.0,1.0\n", encoding=encoding)
+    with pytest.raises(InputError, match=f"arms.csv holds no table of numbers: {message} as UTF-8"):
         cells(tmp_path, text)
 
 
@@ -288,8 +367,148 @@ def test_policies_and_worlds_of_one_s_own(tmp_path):
     assert found[5].entry["parameters"] == {"weight": 0.5}
     ids = [c.id for c in found]
     assert [c.id for c in cells(tmp_path, text)] == ids
-    (tmp_path / "ours.py").write_text(POLICY + "\n# another comment\n", encoding="utf-8")
-    assert not set(ids) & {c.id for c in cells(tmp_path, text)}  # the source is part of the identity
+    (tmp_path / "ours.py").write_text('"""Ours."""\n' + POLICY + "\n# another comment\n", encoding="utf-8")
+    assert [c.id for c in cells(tmp_path, text)] == ids
+    (tmp_path / "ours.py").write_text(POLICY.replace("np.arange(1.0", "np.arange(1.5"), encoding="utf-8")
+    assert not set(ids) & {c.id for c in cells(tmp_path, text)}  # what the source says is part of the identity
+
+
+# Files that functions of one's own read
+
+READERS = {
+    "when it is called": "def table():\n    return np.load(HERE / 'table.npy')\n",
+    "when it is imported": "TABLE = np.load(HERE / 'table.npy')\ndef table():\n    return TABLE\n",
+    "once, in a module of its own": "from tables_of_ours import table\n",
+    "unseen": "FILES = ['table.npy']\ndef table():\n    return UNSEEN(HERE / 'table.npy')\n",
+}
+CACHED = """
+import functools
+import numpy as np
+from pathlib import Path
+
+@functools.cache
+def table():
+    return np.loadtxt(Path(__file__).parent / "table.csv", ndmin=1)
+"""
+READING = """
+import functools
+import os
+import numpy as np
+import linbet_jax as lb
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def UNSEEN(path):  # as a library in C opens it: Python is not told
+    pipe = os.popen(f"cat '{path}'")
+    with pipe, pipe.buffer as stream:
+        content = stream.read()
+    return np.frombuffer(content[128:])
+
+def world(scale=1.0):
+    return lb.LinearBandit(np.eye(2), scale * table()[:2], lb.noise.StudentT(3.0))
+
+def make(bandit, *, horizon, scale=1.0):
+    policy, params = lb.make_policy("oful", bandit, horizon=horizon)
+    return policy, params._replace(radius_scale=scale * float(table()[0]))
+"""
+READ_TWICE = """
+horizon = 9
+[sets.mine]
+set = "reading:world"
+options = { scale = [1.0, 2.0] }
+[sets.S3]
+[policies.theirs]
+policy = "oful"
+[policies.mine]
+policy = "reading:make"
+scale = [1.0, 3.0]
+"""
+
+
+def write_table(folder, first):
+    np.save(folder / "table.npy", np.array([first, 0.5]))
+    (folder / "table.csv").write_text(f"{first}\n0.5\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", READERS)
+def test_what_a_module_reads_decides_the_identity_and_is_what_runs(tmp_path, how):
+    here, moved = tmp_path / "here", tmp_path / "moved"
+    here.mkdir()
+    (here / "reading.py").write_text(READING + READERS[how], encoding="utf-8")
+    (here / "tables_of_ours.py").write_text(CACHED, encoding="utf-8")
+    found = []
+    for folder, first in ((here, 0.25), (here, 0.75), (here, 0.25), (moved, 0.75)):
+        if folder == moved:
+            shutil.copytree(here, moved)
+            for name in ("reading", "tables_of_ours"):  # as in another process
+                sys.modules.pop(name, None)
+        write_table(folder, first)
+        planned = cells(folder, READ_TWICE)
+        for cell in planned:
+            built = work.build(cell.spec)
+            if cell.entry["set"] == "mine":
+                assert built.bandit.theta_star[0] == first * cell.entry["set_options"]["scale"]
+            if cell.entry["policy"] == "mine":
+                assert built.params.radius_scale == first * cell.entry["options"]["scale"]
+        found.append({cell.title: cell.id for cell in planned})
+    assert len(set(found[0].values())) == 2 * 3 + 3
+    assert found[0] == found[2]
+    assert found[1] == found[3]
+    assert [title for title in found[0] if found[0][title] == found[1][title]] == ["S3/theirs"]
+
+
+def test_a_cell_counts_the_files_that_its_own_options_name(tmp_path):
+    (tmp_path / "named.py").write_text(
+        READING.replace("world(scale=1.0):", "world(file):\n    scale = float((HERE / file).read_text())")
+        + "def table():\n    return np.array([1.0, 0.5])\n",
+        encoding="utf-8",
+    )
+    text = 'horizon = 9\n[sets.mine]\nset = "named:world"\noptions = {{ file = {} }}\n[policies.oful]\n'
+    for file in "abc":
+        (tmp_path / file).write_text("1.5" if file == "a" else "2.5", encoding="utf-8")
+    one, two = (c.id for c in cells(tmp_path, text.format('["a", "b"]')))
+    (tmp_path / "b").write_text("3.5", encoding="utf-8")
+    found = [c.id for c in cells(tmp_path, text.format('["a", "b", "c"]'))]
+    assert found[0] == one
+    assert found[1] != two
+    assert cells(tmp_path, text.format('"b"'))[0].entry["source"]["set_files"].keys() == {"b"}
+
+
+def test_a_file_that_is_another_one_at_the_worker_is_an_error(tmp_path):
+    (tmp_path / "reading2.py").write_text(READING + READERS["when it is imported"], encoding="utf-8")
+    write_table(tmp_path, 0.25)
+    [cell] = cells(tmp_path, 'horizon = 9\n[sets.S3]\n[policies.mine]\npolicy = "reading2:make"\n')
+    write_table(tmp_path, 0.75)
+    work._policy.cache_clear()  # as in a process that has built nothing yet
+    del sys.modules["reading2"]
+    reads.forget(tmp_path)
+    with pytest.raises(InputError, match="the file table.npy is another one here than where the sweep was started"):
+        work.build(cell.spec)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "from pyarrow import parquet",
+            "uses pyarrow, which opens files unseen: name the files that decide numbers in",
+        ),
+        ("def f(pd):\n    return pd.read_parquet('x')", "uses read_parquet, which opens files unseen"),
+        ("FILES = 'table.npy'", "FILES = 'table.npy' in "),
+        ("FILES = ['none.npy']", "there is no file "),
+        ("import pyarrow\nFILES = []", ""),
+    ],
+)
+def test_files_that_are_read_unseen_are_named(tmp_path, more, message):
+    name = f"unseen{abs(hash(more))}"
+    (tmp_path / f"{name}.py").write_text(f"{POLICY}\n{more}\n", encoding="utf-8")
+    text = f"[sets.S3]\n[policies.p]\npolicy = '{name}:make'\n"
+    if not message:
+        assert cells(tmp_path, text)
+        return
+    with pytest.raises(InputError, match=re.escape(message)):
+        cells(tmp_path, text)
 
 
 # Identity
@@ -425,6 +644,15 @@ WRONG = [
     ("[sets.S3]\n[policies.tofu]\ndelta = []\n", "policies.tofu.delta = []: must hold at least one value"),
     ("[sets.S3]\n[policies.tofu]\ndelta = [[0.1]]\n", "policies.tofu.delta = [0.1]: must be a single value"),
     ("[sets.S3]\n[policies.tofu]\ndelta = [0.1, 0.1]\n", "policies.tofu.delta: lists 0.1 twice"),
+    ("[sets.S3]\n[policies.tofu]\nridge = [1, 1.0]\n", "policies.tofu.ridge: lists 1.0 beside 1, which is equal"),
+    (
+        "horizon = 9\n[sets.m]\nset = 'ours:world'\noptions = {names = ['a', 'b']}\n[policies.oful]\n",
+        "m/oful (names=a) and m/oful (names=b) are one and the same cell, whether names is 'a' or 'b'; leave",
+    ),
+    (
+        "[[cells]]\nset = 'S3'\npolicy = 'oful'\n[[cells]]\nset = 'S3'\npolicy = 'oful'\nridge = 1\n",
+        "cells[0] and cells[1] are one and the same cell, whether ridge is not given or 1; leave one of them out",
+    ),
     ("[sets.S3]\n[policies.tofu]\ndelta = 1979-05-27\n", "policies.tofu.delta = 1979-05-27: must be a number, a text"),
     (
         "[sets.S3]\n[policies.tofu]\nlevel = 'boxx'\n",
@@ -499,7 +727,7 @@ WRONG = [
     ),
     (
         "horizon = 9\n[sets.o]\narms = 'bad.csv'\ntheta_star = [1.0]\nnoise = {law = 'Gaussian'}\n" + TOFU,
-        "bad.csv holds no table of numbers: could not convert string to float",
+        "bad.csv holds no table of numbers: row 2, column 2 reads 'x', which is no number",
     ),
     (
         "horizon = 9\n[sets.o]\narms = 'good.csv'\ntheta_star = [1.0]\nnoise = {law = 'Gaussian'}\n" + TOFU,

@@ -56,9 +56,9 @@ def file(tmp_path):
     return path
 
 
-def sweep(file, out, *overrides, executor=None, **more):
+def sweep(file, out, *overrides, executor=None, keep_extra=False, **more):
     executor = executor or StandIn(**more)
-    return run(read(file, overrides), out, executor=executor), executor
+    return run(read(file, overrides), out, executor=executor, keep_extra=keep_extra), executor
 
 
 def contents(folder):
@@ -308,11 +308,86 @@ def test_a_folder_of_another_sweep_is_refused_with_a_diff_and_left_alone(file, t
     before = everything(out)
     with pytest.raises(RunFolderError) as raised:
         sweep(file, out, override)
-    assert "holds another run, which differs in " in str(raised.value)
-    if "policies.greedy" in override:  # the label is the table's name; what plays is the source
-        message = "source.policy (greedy there, uniform here)"
+    if not override.startswith("policies."):
+        assert "holds another run, which differs in " in str(raised.value)
+    elif "greedy" in override:  # the label is the table's name; what plays is the source
+        message = (
+            "does not list (of small/greedy, which differ in source.policy (greedy there, uniform here)): keep them"
+        )
+    else:
+        message = f"does not list (of small/oful, which differ in {message}): keep them with --keep-extra"
     assert message in str(raised.value)
     assert everything(out) == before
+
+
+def test_cells_that_are_gone_from_the_file_stay_when_they_may(file, tmp_path, capsys, monkeypatch):
+    out, other = tmp_path / "run", "[sets.other]\nset = 'S3'\nhorizon = 60\n[policies."
+    both = tmp_path / "both.toml"
+    both.write_text(SWEEP.replace("[policies.", other, 1), encoding="utf-8")
+    sweep(both, out)
+    before = everything(out)
+    for gone, message in (
+        ("[policies.greedy]", f"{out} holds 2 cells that {both} does not list (of policy greedy): keep them with"),
+        (other, f"{out} holds 4 cells that {both} does not list (of set other): keep them with --keep-extra"),
+        (", 0.01", f"{out} holds 2 cells that {both} does not list (of small/oful; of other/oful): keep them with"),
+    ):
+        left = SWEEP.replace("[policies.", other, 1).replace(gone, "[policies." if gone == other else "")
+        both.write_text(left, encoding="utf-8")
+        with pytest.raises(RunFolderError) as raised:
+            sweep(both, out)
+        assert str(raised.value).startswith(message)
+        assert everything(out) == before
+    file.write_text(SWEEP.replace("[1.0, 0.1, 0.01]", "1.0").replace("[policies.greedy]", ""), encoding="utf-8")
+    monkeypatch.setattr(executors, "InProcess", StandIn)
+    assert main(["sweep", str(file), "--out", str(out), "--keep-extra"]) == 0
+    assert capsys.readouterr().out == f"1 of 1 cells of 20 seeds are in {out}, beside 7 that the file does not list\n"
+    assert contents(out) == {p.removeprefix("cells/"): c for p, c in before.items() if p.startswith("cells/")}
+    held = lb.load(out)
+    assert held.complete
+    assert [cell.id for cell in held.cells] == [cell["id"] for cell in manifest(out)["cells"]]
+    assert {(cell.set, cell.policy) for cell in held.cells} == {
+        (name, policy) for name in ("small", "other") for policy in ("oful", "greedy")
+    }
+    assert held.swept == ("radius_scale",)
+    assert status(out).cells == status(out).done == 8
+    summary, executor = sweep(file, out, "key=0", keep_extra=True)
+    assert (summary.cells, summary.extra, executor.parts) == (1, 7, [])
+    with pytest.raises(RunFolderError, match="holds another run, which differs in horizon"):
+        sweep(file, out, "horizon=70", keep_extra=True)
+    both.write_text(SWEEP.replace("[policies.", other, 1), encoding="utf-8")  # and back
+    summary, executor = sweep(both, out)
+    assert (summary.cells, summary.extra, executor.parts) == (8, 0, [])
+
+
+def test_cells_without_a_result_hold_nothing_back(file, tmp_path):
+    out = tmp_path / "run"
+    sweep(file, out, failing=("greedy",))
+    file.write_text(SWEEP.replace("[policies.greedy]", ""), encoding="utf-8")
+    summary, executor = sweep(file, out)
+    assert (summary.cells, summary.extra, executor.parts) == (3, 0, [])
+    assert status(out).cells == status(out).done == 3
+
+
+def test_the_same_command_after_a_file_of_one_s_own_module_was_replaced_is_refused_and_says_so(file, tmp_path):
+    out, data = tmp_path / "run", tmp_path / "table.npy"
+    (tmp_path / "mine4.py").write_text(
+        "import numpy as np\nfrom pathlib import Path\nimport linbet_jax as lb\n"
+        "def make():\n    theta = np.load(Path(__file__).parent / 'table.npy')\n"
+        "    return lb.LinearBandit(np.eye(2), theta, lb.noise.Gaussian())\n",
+        encoding="utf-8",
+    )
+    file.write_text(SWEEP + "[sets.mine]\nset = 'mine4:make'\n", encoding="utf-8")
+    np.save(data, [1.0, 0.5])
+    sweep(file, out)
+    np.save(data, [1.0, 0.25])
+    with pytest.raises(
+        RunFolderError, match=r"4 cells that .* \(of mine/oful, which .* table.npy \(.* there, .* here\)"
+    ):
+        sweep(file, out)
+    summary, executor = sweep(file, out, keep_extra=True)
+    assert (summary.extra, [part.pulls for part in executor.parts]) == (4, [3 * 20 * 60, 20 * 60])
+    np.save(data, [1.0, 0.5])
+    assert sweep(file, out, keep_extra=True)[1].parts == []
 
 
 def test_a_folder_of_other_versions_or_of_anything_else_is_refused(file, tmp_path):

@@ -215,6 +215,11 @@ def _add_sweep(commands: Any) -> None:
         action="store_true",
         help="build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing",
     )
+    sweep.add_argument(
+        "--keep-extra",
+        action="store_true",
+        help="carry on in a folder with finished cells that the file no longer lists; they stay, also in reports",
+    )
     sweep.add_argument("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
     sweep.add_argument("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
     sweep.add_argument("--quiet", action="store_true", help="print nothing but errors")

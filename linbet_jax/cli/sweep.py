@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             print(dryrun.text(sweep, executor))
             return 0
         reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
-        summary = driver.run(sweep, out, executor=executor, reporter=reporter)
+        summary = driver.run(sweep, out, executor=executor, reporter=reporter, keep_extra=options.keep_extra)
     else:
         runtime.prepare("cpu")  # the GPUs are the workers'
         from linbet_jax.sweep import driver
@@ -46,12 +46,13 @@ def run(options: argparse.Namespace) -> int:
         driver.check(sweep)  # before a cluster is started: it may wait for hours in a queue
         with Cluster(target, device=sweep.device, say=reporter.say) as cluster:
             reporter.say(f"device: {cluster.devices} ({sweep.device}), {sweep.dtype}")
-            summary = driver.run(sweep, out, executor=cluster, reporter=reporter)
+            summary = driver.run(sweep, out, executor=cluster, reporter=reporter, keep_extra=options.keep_extra)
     if reporter.summary():
         reporter.say(reporter.summary())
     if not options.quiet:
         healthy = summary.cells - len(summary.failed)
-        print(f"{healthy} of {summary.cells} cells of {sweep.seeds} seeds are in {out}")
+        extra = f", beside {summary.extra} that the file does not list" if summary.extra else ""
+        print(f"{healthy} of {summary.cells} cells of {sweep.seeds} seeds are in {out}{extra}")
     for title, error in summary.failed.items():
         print(f"linbet: {title} failed: {' '.join(error.split())}", file=sys.stderr)
     for title, count in summary.unhealthy.items():

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from linbet_jax import policies
+from linbet_jax import policies, provenance
 from linbet_jax.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
 from linbet_jax.datasets import HORIZONS
 from linbet_jax.errors import InputError
 from linbet_jax.labels import policy_label
-from linbet_jax.provenance import constants
 from linbet_jax.results import digest
 from linbet_jax.simulator import program_key
 from linbet_jax.sweep import plugins, work, worlds
 from linbet_jax.sweep.grid import CELL_KEYS
-from linbet_jax.sweep.model import CellChoice, PolicyChoice, Sweep
+from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep
 from linbet_jax.sweep.schema import nearest, shown
 
-__all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "plan", "swept_names"]
+__all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
 
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
@@ -71,12 +71,17 @@ def block_size(sweep: Sweep, platform: str) -> int:
     return sweep.block_size or (CPU_BLOCK if platform == "cpu" else GPU_BLOCK)
 
 
+def numerics_of(sweep: Sweep, kind: str) -> dict[str, Any]:
+    """What decides a sweep's numbers beside the sweep itself, on a device with this name."""
+    return provenance.numerics(sweep.dtype, kind, (work.__name__,))
+
+
 def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]:
     """Builds every cell of a sweep.
 
     Args:
         sweep: from `grid.read`.
-        numerics: versions, device and dtype (`provenance.numerics`); part of every cell's identity.
+        numerics: versions, code, device and dtype; part of every cell's identity.
         platform: "cpu" or "gpu"; decides the block size.
 
     Raises:
@@ -93,6 +98,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
     batches: dict[Hashable, int] = {}
     sets: dict[str, dict[str, Any]] = {}
     found: dict[str, Cell] = {}
+    choices: dict[str, CellChoice] = {}
     for choice in sweep.cells:
         title = _title(choice, swept)
         for name in choice.policy.options:
@@ -104,9 +110,8 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
         try:
             same = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
             if same not in sets:
-                sets[same] = worlds.spec(choice.set, sweep.folder)
-            spec = _spec(choice, sets[same], sweep)
-            built = _built(choice, spec)
+                sets[same] = _world(choice.set, sweep)
+            spec, built = _built(choice, sets[same], sweep)
             horizon = spec["horizon"]
             try:
                 rounds = check_rounds(horizon, sweep.records, sweep.record_at)
@@ -130,10 +135,25 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
             batch=batches.setdefault(shared, len(batches)),
             swept={name: v for name, v in _values(choice).items() if name in swept[_names(choice)]},
         )
-        held = found.setdefault(identity, cell)
-        if (held.entry["set"], held.entry["policy"]) != (entry["set"], entry["policy"]):
-            raise InputError(f"{sweep.file}: {held.title} and {title} are one and the same cell; leave one of them out")
+        if identity in found:
+            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
+        found[identity], choices[identity] = cell, choice
     return list(found.values())
+
+
+def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None]]) -> str:
+    """A sentence on two choices of the file that are one cell."""
+    sides = [
+        each.policy.where if each.policy.where.startswith("cells[") else _title(each, swept) for each in (first, second)
+    ]
+    before, after = _values(first), _values(second)
+    unequal = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    whether = [
+        f"{name} is {' or '.join(shown(side[name]) if name in side else 'not given' for side in (before, after))}"
+        for name in unequal
+    ]
+    why = f", whether {' and '.join(whether[:2])}" if whether else ""
+    return f"{sides[0]} and {sides[1]} are one and the same cell{why}; leave one of them out"
 
 
 def _names(choice: CellChoice) -> tuple[str, str]:
@@ -191,36 +211,48 @@ def _simple(value: Any) -> Any:
 # Building ------------------------------------------------------------------------------------------------------------
 
 
-def _spec(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> dict[str, Any]:
-    horizon = choice.horizon
-    if horizon is None:
-        horizon = HORIZONS[choice.set.source]
+def _world(choice: SetChoice, sweep: Sweep) -> dict[str, Any]:
+    """A set's plain data."""
+    world = worlds.spec(choice, sweep.folder)
+    if ":" not in choice.source:
+        return world
+    with _placing(choice.where, choice.values):
+        work.build_bandit(world, 0)
+        return worlds.with_files(world, plugins.files(world, "set", **choice.values.get("options", {})))
+
+
+def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dict[str, Any], work.Built]:
+    """A cell's plain data, and what they stand for."""
+    horizon = HORIZONS[choice.set.source] if choice.horizon is None else choice.horizon
     player: dict[str, Any] = {"source": choice.policy.source, "options": dict(choice.policy.options)}
-    if ":" in choice.policy.source:
+    spec = {"set": world, "policy": player, "horizon": horizon}
+    own = ":" in choice.policy.source
+    if own:
         _, source = plugins.load(choice.policy.source, sweep.folder, f"{choice.policy.where}.policy")
         player |= {"folder": str(sweep.folder), "digest": source}
-    return {"set": world, "policy": player, "horizon": horizon}
-
-
-def _built(choice: CellChoice, spec: Mapping[str, Any]) -> work.Built:
-    """Bandit and policy; what their own checks refuse becomes a message that begins with the field."""
     _check_options(choice.policy)
+    # The bandit alone first, so that it is clear which of the two a message is about.
+    with _placing(choice.set.where, choice.set.values):
+        bandit = work.build_bandit(world, horizon)
+    with _placing(choice.policy.where, choice.policy.options):
+        built = work.build(spec)
+        files = plugins.files(player, "policy", bandit, horizon=horizon, **choice.policy.options) if own else {}
+        if files:
+            player["files"] = files
+            built = work.build(spec)
+        check_params(built.policy, built.params, built.bandit, horizon)
+    return spec, built
+
+
+@contextlib.contextmanager
+def _placing(where: str, values: Mapping[str, Any]) -> Iterator[None]:
+    """What checks refuse in the block becomes a message that begins with the field."""
     try:
-        # The bandit alone first, so that it is clear which of the two a message is about.
-        uniform = {"source": "uniform", "options": {}}
-        work.build({**spec, "policy": uniform})
+        yield
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # a function of one's own may raise anything
-        raise InputError(_placed(choice.set.where, choice.set.values, error)) from error
-    try:
-        built = work.build(spec)
-        check_params(built.policy, built.params, built.bandit, spec["horizon"])
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise InputError(_placed(choice.policy.where, choice.policy.options, error)) from error
-    return built
+        raise InputError(_placed(where, values, error)) from error
 
 
 def _check_options(choice: PolicyChoice) -> None:
@@ -264,6 +296,7 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
             "set": choice.set.source,
             "policy": choice.policy.source,
             **{f"{side}_module": spec[side]["digest"] for side in ("set", "policy") if "digest" in spec[side]},
+            **{f"{side}_files": spec[side]["files"] for side in ("set", "policy") if "files" in spec[side]},
         },
         "horizon": spec["horizon"],
         "dtype": sweep.dtype,
@@ -274,7 +307,7 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
             "K": bandit.num_arms,
             "d": bandit.dim,
             "law": str(bandit.noise.name),
-            **{name: value if math.isfinite(value) else None for name, value in constants(bandit).items()},
+            **{name: value if math.isfinite(value) else None for name, value in provenance.constants(bandit).items()},
             "instance_hash": worlds.instance_hash(spec["set"], bandit),
         },
     }
@@ -316,7 +349,7 @@ def _identity(
         {
             "format": _FORMAT,
             "instance": entry["bandit"]["instance_hash"],
-            "policy": {name: spec["policy"].get(name) for name in ("source", "digest")},
+            "policy": {name: spec["policy"].get(name) for name in ("source", "digest", "files")},
             "options": entry["options"],
             "common": {name: entry["parameters"].get(name) for name in _COMMON},
             "params": leaves,

@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-import linbet_jax
 from linbet_jax import provenance
 from linbet_jax.results import MANIFEST, RunFolder, RunFolderError, differences, digest
-from linbet_jax.sweep.cells import Cell, block_size, entries, plan, swept_names
+from linbet_jax.sweep.cells import Cell, block_size, entries, numerics_of, plan, swept_names
 from linbet_jax.sweep.estimate import COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
 from linbet_jax.sweep.journal import Journal
@@ -82,6 +81,7 @@ class Summary:
         computed: seed-pulls that this run computed; 0 when everything was there.
         failed: title and error of every cell that raised.
         unhealthy: title and number of seeds that met something non-finite, of every cell that has such.
+        extra: cells that the folder holds beside these (`keep_extra`).
     """
 
     folder: Path
@@ -89,6 +89,7 @@ class Summary:
     computed: int
     failed: Mapping[str, str]
     unhealthy: Mapping[str, int]
+    extra: int = 0
 
 
 def run(
@@ -97,6 +98,7 @@ def run(
     *,
     executor: Executor | None = None,
     reporter: Reporter | None = None,
+    keep_extra: bool = False,
 ) -> Summary:
     """Computes what is missing of a sweep and puts it into its folder; a killed run carries on here.
 
@@ -105,14 +107,17 @@ def run(
         out: the folder; made when it does not exist.
         executor: who computes; by default this process, on all its devices.
         reporter: where progress goes; by default nowhere.
+        keep_extra: whether the folder may hold finished cells that the sweep does not list (of a policy that is gone
+            from the file, say). They stay in the folder, and `load`, `status` and reports show them as before.
 
     Raises:
-        InputError: the sweep cannot be built, or the folder is another sweep's, or in use. Nothing is changed then.
+        InputError: the sweep cannot be built, or the folder is another sweep's, in use, or holds cells that the sweep
+            does not list. Nothing is changed then.
         OSError: a file cannot be written (a full disk); every file that was finished before is whole.
     """
     computes = InProcess() if executor is None else executor
     tells: Reporter = _Silent() if reporter is None else reporter
-    numerics = provenance.numerics(sweep.dtype, computes.kind)
+    numerics = numerics_of(sweep, computes.kind)
     cells = plan(sweep, numerics, computes.platform)
     block = block_size(sweep, computes.platform)
     config = {
@@ -122,9 +127,21 @@ def run(
         "block_size": block,
         "identity": digest(sorted(cell.id for cell in cells))[:32],
     }
-    with RunFolder(
-        out, config, compare=lambda manifest: _differences(manifest, config, numerics, cells, sweep.seeds)
-    ) as folder:
+
+    def compare(manifest: Mapping[str, Any]) -> list[str]:
+        found = _differences(manifest, config, numerics, cells, sweep.seeds)
+        extra = [] if found or keep_extra else _extra(Path(out), manifest, cells)
+        if extra:
+            count = f"{len(extra)} cell{'s' * (len(extra) != 1)}"
+            raise RunFolderError(
+                f"{out} holds {count} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
+                "keep them with --keep-extra (keep_extra=True), or choose another folder"
+            )
+        return found
+
+    with RunFolder(out, config, compare=compare) as folder:
+        extra = _extra(folder.path, folder.manifest, cells)
+        swept = [*swept_names(cells), *(name for entry in extra for name in entry.get("swept") or ())]
         store, journal = Store(folder.path), Journal(folder.path)
         folder.update_manifest(
             status="running",
@@ -135,8 +152,8 @@ def run(
             git=_git(),
             sweep_file=sweep.text,
             overrides=list(sweep.overrides),
-            swept=swept_names(cells),
-            cells=entries(cells, sweep.seeds),
+            swept=list(dict.fromkeys(swept)),
+            cells=[*entries(cells, sweep.seeds), *extra],
         )
         work = _Run(sweep, cells, store, journal, computes, tells, block)
         try:
@@ -150,7 +167,7 @@ def run(
         finally:
             journal.close()
         folder.update_manifest(status="failed" if summary.failed else "finished")
-        return summary
+        return dataclasses.replace(summary, extra=len(extra))
 
 
 def check(sweep: Sweep) -> None:
@@ -159,7 +176,7 @@ def check(sweep: Sweep) -> None:
     Raises:
         InputError: the sweep cannot be built.
     """
-    plan(sweep, provenance.numerics(sweep.dtype, "any"), "cpu" if sweep.device == "cpu" else "gpu")
+    plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
 
 
 # What is there and what is missing -----------------------------------------------------------------------------------
@@ -432,7 +449,7 @@ def _differences(
     cells: Sequence[Cell],
     seeds: int,
 ) -> list[str]:
-    """What keeps a folder from being carried on: other numerics, cells that would be lost, fewer seeds.
+    """What keeps a folder from being carried on: other numerics, fewer seeds, or cells that are all others.
 
     More cells and more seeds are welcome: no number that is there changes by them.
     """
@@ -446,14 +463,35 @@ def _differences(
         raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {held_seeds!r}, not a whole number")
     if held_seeds > seeds:
         found.append(f"seeds ({held_seeds} there, {seeds} here: they can only be raised)")
-    if found:
-        return found
-    ours = {cell.id for cell in cells}
     listed = listed_cells(Path(MANIFEST), manifest)
-    there = {entry["id"] for entry in listed}
-    lost = [entry for entry in listed if entry["id"] not in ours]
-    new = [cell.entry for cell in cells if cell.id not in there]
-    return _changed(lost, new)[:_SHOWN] if lost else []
+    if found or not listed or {entry["id"] for entry in listed} & {cell.id for cell in cells}:
+        return found
+    return _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
+
+
+def _extra(folder: Path, manifest: Mapping[str, Any], cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Entries of finished cells that a folder holds beside these."""
+    ours, store = {cell.id for cell in cells}, Store(folder)
+    listed = listed_cells(folder / MANIFEST, manifest)
+    return [entry for entry in listed if entry["id"] not in ours and store.cell_path(entry["id"]).exists()]
+
+
+def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cells: Sequence[Cell]) -> str:
+    """Policies and sets that the sweep has no longer, and in what the other cells differ from those that are new."""
+    found, rest = [], list(extra)
+    for field in ("policy", "set"):
+        ours = {cell.entry[field] for cell in cells}
+        gone = list(dict.fromkeys(entry[field] for entry in rest if entry[field] not in ours))
+        found += [f"of {field} {', '.join(gone)}"] if gone else []
+        rest = [entry for entry in rest if entry[field] in ours]
+    there = {entry["id"] for entry in listed_cells(Path(MANIFEST), manifest)}
+    for pair in dict.fromkeys((entry["set"], entry["policy"]) for entry in rest):
+        before = [entry for entry in rest if (entry["set"], entry["policy"]) == pair]
+        new = [cell.entry for cell in cells if cell.id not in there]
+        after = [entry for entry in new if (entry["set"], entry["policy"]) == pair]
+        differing = _changed(before, after)[:_SHOWN] if after else []
+        found.append(f"of {'/'.join(pair)}" + (f", which differ in {', '.join(differing)}" if differing else ""))
+    return "; ".join(found[:_SHOWN]) + ("; ..." if found[_SHOWN:] else "")
 
 
 def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -465,22 +503,24 @@ def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
         if sides[0] != sides[1] and not (set(sides[0]) & set(sides[1])):
             there, here = (", ".join(side[:4]) + (" ..." if side[4:] else "") or "none" for side in sides)
             found.append(f"{name} ({there} there, {here} here)")
-    names = [f"{entry['set']}/{entry['policy']}" for entry in lost]
-    return found or [f"{len(lost)} cells there that are not in the file ({', '.join(dict.fromkeys(names))})"]
+    return found
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields by one name each; what the bandit's constants say last, for they follow from the others."""
     flat = {name: entry[name] for name in ("set", "policy", "horizon")}
     for section in ("set_options", "options", "parameters", "source", "bandit"):
-        for name, value in entry[section].items():
-            flat.setdefault(name if section != "source" else f"{section}.{name}", value)
+        for name, value in (entry.get(section) or {}).items():
+            if isinstance(value, dict):  # files and their hashes
+                flat |= value
+            else:
+                flat.setdefault(name if section != "source" else f"{section}.{name}", value)
     return flat
 
 
 def _git() -> str | None:
     """The git revision of this package's sources, where they are under git."""
-    home = Path(linbet_jax.__file__).parent
+    home = Path(__file__).parent.parent
     try:
         for command in (["ls-files", "--error-unmatch", "__init__.py"], ["rev-parse", "HEAD"]):
             done = subprocess.run(

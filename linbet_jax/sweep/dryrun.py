@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from linbet_jax import provenance
-from linbet_jax.sweep.cells import plan
+from linbet_jax.sweep.cells import numerics_of, plan
 from linbet_jax.sweep.estimate import BYTES_PER_ROW, COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor
 from linbet_jax.sweep.model import Sweep
@@ -18,7 +17,7 @@ def text(sweep: Sweep, executor: Executor) -> str:
     Raises:
         InputError: the sweep cannot be built.
     """
-    cells = plan(sweep, provenance.numerics(sweep.dtype, executor.kind), executor.platform)
+    cells = plan(sweep, numerics_of(sweep, executor.kind), executor.platform)
     programs = len({cell.program for cell in cells})
     pulls = sweep.seeds * sum(cell.horizon for cell in cells)
     size = sweep.seeds * BYTES_PER_ROW * sum(len(cell.rounds) for cell in cells)

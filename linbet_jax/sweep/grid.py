@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, PolicyChoice, SetChoice, Sweep
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -28,7 +28,6 @@ from linbet_jax.sweep.schema import (
 __all__ = ["CELL_KEYS", "SETS", "read"]
 
 PAPER = ("S1", "S2", "S3", "S4")
-UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"
 SETS = (*PAPER, UNIFORM, LOWER_BOUND)
 RECORDS = 200
 
@@ -214,8 +213,10 @@ def _axis(path: str, values: list[Any]) -> _Axis:
     if not values:
         raise InputError(f"{path} = []: must hold at least one value")
     for index, value in enumerate(values):
-        if value in values[:index] and any(value == v and type(value) is type(v) for v in values[:index]):
-            raise InputError(f"{path}: lists {shown(value)} twice")
+        for other in values[:index]:
+            if value == other and isinstance(value, bool) == isinstance(other, bool):  # 1 and 1.0 too
+                again = "twice" if repr(value) == repr(other) else f"beside {shown(other)}, which is equal"
+                raise InputError(f"{path}: lists {shown(value)} {again}")
         if path.endswith(".noise") and any(isinstance(entry, list) for entry in value.values()):
             raise InputError(f"{path}[{index}] = {shown(value)}: a list of laws holds laws with single values")
     return _Axis(path, values)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CellChoice", "PolicyChoice", "SetChoice", "Sweep"]
+__all__ = ["ARMS", "LOWER_BOUND", "UNIFORM", "CellChoice", "PolicyChoice", "SetChoice", "Sweep"]
+
+UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
 
 
 @dataclasses.dataclass(frozen=True)

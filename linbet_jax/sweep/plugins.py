@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from linbet_jax import sources
 from linbet_jax.errors import InputError
+from linbet_jax.sweep import reads
 
-__all__ = ["load"]
+__all__ = ["call", "files", "load"]
+
+_FILES = "FILES"  # a module's list of the files that it reads
+_UNSEEN_MODULES = ("duckdb", "h5py", "netCDF4", "polars", "pyarrow", "safetensors", "sqlite3")
+_UNSEEN_CALLS = ("read_feather", "read_hdf", "read_orc", "read_parquet", "open_dataset")  # of pandas and xarray
 
 
 def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., Any], str]:
     """The function that a reference names, and the hash of the sources that decide what it does.
 
     These are its module's and, module by module, those that it imports from the same folder. What is installed
-    elsewhere is not among them.
+    elsewhere is not among them, and comments, docstrings and layout do not count.
 
     Args:
         reference: `package.module:function`; the function may be an attribute of an attribute.
@@ -29,18 +35,120 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
         where: the field that holds the reference, for messages.
 
     Raises:
-        InputError: there is no such module or function, or importing it fails.
+        InputError: there is no such module or function, importing it fails, or nobody can tell which files it reads.
     """
     name, _, attribute = reference.partition(":")
     if not all(part.isidentifier() for part in (*name.split("."), *attribute.split("."))):
         raise InputError(f"{where} = {reference!r}: must be 'module:function', 'mypolicies:make' for example")
-    module = _module(name, Path(folder), where)
+    with _watched(name, folder):
+        module = _module(name, Path(folder), where)
+    _declare(module, Path(folder), where)
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         raise InputError(f"{where} = {reference!r}: the module {name} has no function {attribute}")
     return found, _digest(module, Path(folder))
+
+
+def call(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: Any) -> Any:
+    """What a function of one's own returns.
+
+    Args:
+        plain: `source`, the reference to it; `folder`; `digest`, what `load` gave; `files`, what `files` gave.
+        where: the field that holds the reference, for messages.
+        *arguments: the function's.
+        **options: the function's.
+
+    Raises:
+        InputError: its module, or a file that it reads, is another one here.
+    """
+    source, folder, expected = plain["source"], plain["folder"], plain.get("files", {})
+    name, other = source.partition(":")[0], ""
+    for _ in range(2):
+        if other:  # the module keeps what it read when it was imported or called before
+            _forget(_module(name, Path(folder), where), Path(folder))
+            reads.forget(folder)
+        function, digest = load(source, folder, where)
+        if digest != plain["digest"]:
+            raise InputError(f"{where} = {source!r}: the module is another one here than where the sweep was started")
+        with _watched(name, folder):
+            made = function(*arguments, **options)
+        there = reads.held(folder)
+        other = next((file for file in expected if there.get(file) != expected[file]), "")
+        if not other:
+            return made
+    raise InputError(f"{where} = {source!r}: the file {other} is another one here than where the sweep was started")
+
+
+def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: Any) -> dict[str, str]:
+    """Hashes of the files that a function of one's own reads, by their names from the folder; `call` it before.
+
+    These are the files below the folder, or beside the module, that Python opens while the module is imported and the
+    function runs, and those that the module names in a list called FILES.
+
+    Args:
+        plain: see `call`.
+        where: see `call`.
+        *arguments: see `call`.
+        **options: see `call`.
+    """
+    folder = plain["folder"]
+    if not reads.held(folder):
+        return {}
+    # The modules may keep what was read before, by another function even: they are imported again for this call.
+    modules = dict(sys.modules)
+    with reads.apart(folder):
+        _forget(_module(plain["source"].partition(":")[0], Path(folder), where), Path(folder))
+        reads.forget(folder)
+        try:
+            call({**plain, "files": {}}, where, *arguments, **options)
+            return reads.held(folder)
+        finally:
+            sys.modules.update(modules)
+
+
+@contextlib.contextmanager
+def _watched(name: str, folder: Path | str) -> Iterator[None]:
+    """Notes the files that are read in the block, below the folder or below that of the module with this name."""
+    with reads.watched(folder) as places:
+        yield
+        file = getattr(sys.modules.get(name), "__file__", None)
+        home = Path(file).parents[name.count(".")] if file else Path(folder)
+        if not any(home.is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix)):
+            places.append(home)
+
+
+def _declare(module: ModuleType, folder: Path, where: str) -> None:
+    """Notes the files that a module, and those that it imports from the folder, name in lists called FILES.
+
+    Raises:
+        InputError: it is no such list, a file is not there, or there is no list where files may be read unseen.
+    """
+    own = {str(path): sources.read(content) for path, content in _sources(module, folder).items()}
+    noted = reads.held(folder)
+    declared = False
+    for other in list(sys.modules.values()):
+        file, names = getattr(other, "__file__", None), getattr(other, "__dict__", {}).get(_FILES)
+        if file not in own or names is None:
+            continue
+        declared = True
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+            raise InputError(f"{where}: {_FILES} = {names!r} in {file}: must be a list of names of files")
+        for path in (Path(file).parent / name for name in names):
+            if not path.is_file():
+                raise InputError(f"{where}: {_FILES} in {file}: there is no file {path}")
+            if reads.name(path, folder) not in noted:  # or the module may keep what was there before
+                reads.keep(folder, [path])
+    for file, source in own.items():
+        names = {part for _, name in source.imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
+        called = {word for word in _UNSEEN_CALLS if f"attr='{word}'".encode() in source.statements}
+        unseen = sorted(names & {*_UNSEEN_MODULES, *_UNSEEN_CALLS} | called)
+        if unseen and not declared:
+            raise InputError(
+                f"{where}: {file} uses {unseen[0]}, which opens files unseen: name the files that decide numbers in "
+                f"the module, {_FILES} = ['data.parquet'] for example, or {_FILES} = [] where there are none"
+            )
 
 
 def _module(name: str, folder: Path, where: str) -> ModuleType:
@@ -85,7 +193,7 @@ def _digest(module: ModuleType, folder: Path) -> str:
     total = hashlib.sha256(module.__name__.encode())
     for path, content in sorted(_sources(module, folder).items()):
         name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
-        total.update(f"\0{name}\0".encode() + content)
+        total.update(f"\0{name}\0".encode() + sources.read(content).statements)
     return total.hexdigest()[:16]
 
 
@@ -105,18 +213,9 @@ def _sources(module: ModuleType, folder: Path) -> dict[Path, bytes]:
 
 def _imported(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
     """Files of the folder that a source in it imports; none of what is no Python source."""
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):
-        return
     bases = (folder, *path.parents)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield from _files(folder, alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                yield from _files(bases[min(node.level, len(bases) - 1)], f"{node.module or ''}.{alias.name}")
+    for level, name in sources.read(content).imports:
+        yield from _files(bases[min(level, len(bases) - 1)], name)
 
 
 def _files(base: Path, name: str) -> Iterator[Path]:

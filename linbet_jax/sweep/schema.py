@@ -5,7 +5,9 @@ A field that takes one value takes a list of them too, and a list multiplies the
 
 from __future__ import annotations
 
+import codecs
 import difflib
+import io
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +17,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from linbet_jax.errors import InputError
 
-__all__ = ["CellTable", "Document", "PolicyTable", "SetTable", "nearest", "override", "parse", "read_toml", "shown"]
+__all__ = [
+    "CellTable",
+    "Document",
+    "PolicyTable",
+    "SetTable",
+    "decoded",
+    "nearest",
+    "override",
+    "parse",
+    "read_toml",
+    "shown",
+]
 
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
@@ -131,13 +144,28 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         InputError: it cannot be read, or is no TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = io.StringIO(decoded(path.read_bytes()), newline=None).read()
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also whole numbers of thousands of digits, and as many brackets
         raise InputError(f"{path}: is not TOML: {error}") from error
+
+
+def decoded(content: bytes) -> str:
+    """A file's text, with or without a byte-order mark.
+
+    Raises:
+        ValueError: it is not UTF-8.
+    """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content:
+        raise ValueError("it is UTF-16, or no text at all; save it as UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} is not UTF-8; save the file as UTF-8") from error
 
 
 def override(file: str, data: dict[str, Any], assignment: str) -> None:

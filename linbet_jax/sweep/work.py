@@ -15,16 +15,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from linbet_jax import noise
 from linbet_jax.bandit import LinearBandit
+from linbet_jax.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
 from linbet_jax.simulator import Result, simulate_grid
-from linbet_jax.sweep import plugins, worlds
-from linbet_jax.sweep.grid import LOWER_BOUND
+from linbet_jax.sweep import plugins
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM
 
-__all__ = ["Built", "build", "run_part"]
+__all__ = ["Built", "build", "build_bandit", "run_part"]
 
+_DEFAULT_BEST_MEAN = 1.0
 _KEPT = 2048  # bandits and policies that a process keeps built
 
 
@@ -40,15 +43,24 @@ def build(cell: Mapping[str, Any]) -> Built:
     """The bandit, policy and parameters of a cell's plain data; equal data give the same objects.
 
     Args:
-        cell: `set` (see `worlds.spec`), `policy` {source, options, where it is found} and `horizon`.
+        cell: `set` (see `worlds.spec`), `policy` {source, options, where it is found, what it reads} and `horizon`.
 
     Raises:
         ValueError: what the bandit's or the policy's own checks say.
     """
-    world, player = cell["set"], cell["policy"]
-    bandit = _bandit(_Plain(world, world["content"]), cell["horizon"] if world["source"] == LOWER_BOUND else 0)
+    player = cell["policy"]
+    bandit = build_bandit(cell["set"], cell["horizon"])
     policy, params = _policy(_Plain(player, json.dumps(player, sort_keys=True, default=str)), bandit, cell["horizon"])
     return Built(bandit, policy, params)
+
+
+def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
+    """The bandit of a set's plain data (see `worlds.spec`); equal data give the same object.
+
+    Raises:
+        ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
+    """
+    return _bandit(_Plain(world, world["content"]), horizon if world["source"] == LOWER_BOUND else 0)
 
 
 class _Plain:
@@ -67,7 +79,44 @@ class _Plain:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
-    return worlds.build(dict(plain.value), horizon)
+    source, values = plain.value["source"], dict(plain.value["values"])
+    if ":" in source:
+        bandit = plugins.call(plain.value, "set", **values.get("options", {}))
+        if not isinstance(bandit, LinearBandit):
+            raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
+        return bandit
+    law: Any = _law(**values.pop("noise")) if "noise" in values else None
+    seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
+    label = plain.value["label"]
+    if source == LOWER_BOUND:
+        return lower_bound(values["d"], values["epsilon"], horizon, instance_seed=seed or 0, resample=resample)
+    if source == ARMS:
+        return LinearBandit(values.pop("arms"), values.pop("theta_star"), law, name=label, **values)
+    if source == UNIFORM:
+        if resample and seed is not None:
+            raise ValueError(f"instance_seed={seed}: goes without resample=true")
+        base = make_instance(
+            values.pop("K"),
+            values.pop("d"),
+            law,
+            best_mean=values.pop("best_mean", _DEFAULT_BEST_MEAN),
+            seed=seed or 0,
+            epsilon=values.get("epsilon"),
+            resample=resample,
+        )
+    else:
+        base = dataset(source, instance_seed=seed, resample=resample)
+        law, values["epsilon"] = law or base.noise, values.get("epsilon", base.epsilon)
+    if base.generator is not None:
+        facts: dict[str, Any] = {"best_mean": base.best_mean, "arm_norm": base.arm_norm, **values}
+        return LinearBandit.resampled(base.generator, law, name=label, **facts)
+    assert base.arms is not None
+    assert base.theta_star is not None
+    return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
+
+
+def _law(law: str, **values: Any) -> Any:
+    return getattr(noise, law)(**values)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -75,10 +124,7 @@ def _policy(plain: _Plain, bandit: LinearBandit, horizon: int) -> tuple[Policy, 
     source, options = plain.value["source"], plain.value["options"]
     if ":" not in source:
         return make_policy(source, bandit, horizon=horizon, **options)
-    factory, digest = plugins.load(source, plain.value["folder"], "policy")
-    if digest != plain.value["digest"]:
-        raise InputError(f"policy = {source!r}: the module is another one here than where the sweep was started")
-    made = factory(bandit, horizon=horizon, **options)
+    made = plugins.call(plain.value, "policy", bandit, horizon=horizon, **options)
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Policy)):
         raise InputError(f"policy = {source!r}: must return (linbet_jax.Policy, params), got {type(made).__name__}")
     return made

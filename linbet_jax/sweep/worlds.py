@@ -1,4 +1,4 @@
-"""The bandit that a cell plays, from plain values: what a worker elsewhere can build again, bit for bit."""
+"""The sets of a sweep as plain data: values that are checked, files that are read, and hashes of it all."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import csv
 import dataclasses
 import functools
 import inspect
+import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax import noise
 from linbet_jax.bandit import LinearBandit
-from linbet_jax.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
 from linbet_jax.provenance import instance_digest
 from linbet_jax.results import digest
 from linbet_jax.sweep import plugins
-from linbet_jax.sweep.grid import ARMS, LOWER_BOUND, UNIFORM
-from linbet_jax.sweep.model import SetChoice
-from linbet_jax.sweep.schema import nearest, shown
+from linbet_jax.sweep.model import ARMS, SetChoice
+from linbet_jax.sweep.schema import decoded, nearest, shown
 
-__all__ = ["build", "instance_hash", "spec"]
-
-DEFAULT_BEST_MEAN = 1.0
+__all__ = ["instance_hash", "spec", "with_files"]
 
 
 def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
@@ -39,7 +37,7 @@ def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
         arms = _arms(folder / choice.values["arms"], f"{choice.where}.arms")
         theta = choice.values["theta_star"]
         if isinstance(theta, str):
-            theta = _column(_matrix(folder / theta, f"{choice.where}.theta_star"))
+            theta = _column(_matrix(folder / theta, f"{choice.where}.theta_star")[0])
         plain["values"] |= {"arms": arms, "theta_star": np.asarray(theta, np.float64)}
     if ":" in choice.source:
         _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
@@ -47,6 +45,11 @@ def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
     if "noise" in choice.values:
         _law(choice.values["noise"], f"{choice.where}.noise")
     return {**plain, "content": digest(_written(plain))}
+
+
+def with_files(plain: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    """A set's plain data with the files (`plugins.files`) that a function of one's own reads."""
+    return {**plain, "files": files, "content": digest([plain["content"], files])} if files else plain
 
 
 def _written(value: Any) -> Any:
@@ -60,57 +63,14 @@ def _written(value: Any) -> Any:
     return value if isinstance(value, (str, int, float)) else str(value)
 
 
-def build(plain: dict[str, Any], horizon: int) -> LinearBandit:
-    """The bandit of a set's plain data.
-
-    Raises:
-        ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
-    """
-    source, values = plain["source"], dict(plain["values"])
-    if ":" in source:
-        make, found = plugins.load(source, plain["folder"], "set")
-        if found != plain["digest"]:
-            raise InputError(f"set = {source!r}: the module is another one here than where the sweep was started")
-        bandit = make(**values.get("options", {}))
-        if not isinstance(bandit, LinearBandit):
-            raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
-        return bandit
-    law: Any = _law(values.pop("noise"), "noise") if "noise" in values else None
-    seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
-    if source == LOWER_BOUND:
-        return lower_bound(values["d"], values["epsilon"], horizon, instance_seed=seed or 0, resample=resample)
-    if source == ARMS:
-        return LinearBandit(values.pop("arms"), values.pop("theta_star"), law, name=plain["label"], **values)
-    if source == UNIFORM:
-        if resample and seed is not None:
-            raise ValueError(f"instance_seed={seed}: goes without resample=true")
-        base = make_instance(
-            values.pop("K"),
-            values.pop("d"),
-            law,
-            best_mean=values.pop("best_mean", DEFAULT_BEST_MEAN),
-            seed=seed or 0,
-            epsilon=values.get("epsilon"),
-            resample=resample,
-        )
-    else:
-        base = dataset(source, instance_seed=seed, resample=resample)
-        law, values["epsilon"] = law or base.noise, values.get("epsilon", base.epsilon)
-    if base.generator is not None:
-        facts: dict[str, Any] = {"best_mean": base.best_mean, "arm_norm": base.arm_norm, **values}
-        return LinearBandit.resampled(base.generator, law, name=plain["label"], **facts)
-    assert base.arms is not None
-    assert base.theta_star is not None
-    return LinearBandit(base.arms, base.theta_star, law, name=plain["label"], **values)
-
-
 def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
     """Hash of what is played, by content; what a function draws (fresh instances, changing sets) by what makes it."""
     drawn = None
     if bandit.changing or bandit.resampling:
         options = sorted(plain["values"].get("options", {}).items())
         drawn = (plain["source"], bandit.num_arms, bandit.dim, bandit.best_mean, options)
-    return instance_digest(bandit, (drawn, plain.get("digest")))
+    read = [plain["files"]] if "files" in plain else []
+    return instance_digest(bandit, (drawn, plain.get("digest"), *read))
 
 
 # Laws ----------------------------------------------------------------------------------------------------------------
@@ -145,8 +105,41 @@ def _law(values: Any, where: str) -> Any:
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
+class _Table(NamedTuple):
+    """A file's numbers.
+
+    Attributes:
+        rows: of numbers.
+        lines: of the file, where each row stands, from 1.
+        written: the entries as words of the file; None where it holds them as numbers.
+    """
+
+    rows: Any
+    lines: Sequence[int]
+    written: list[list[str]] | None = None
+
+
 def _arms(path: Path, where: str) -> NDArray[np.float64]:
-    return _matrix(path, where)
+    """Arms [K, d] of a file, unless its first row or column counts, as what pandas writes beside the numbers does."""
+    matrix, written = _matrix(path, where)
+    (num_arms, dim), least = matrix.shape, 1 if written else 3  # 0, 1 in a binary file may well be an arm
+    first_row, first_column = matrix[0].tolist(), matrix[:, 0].tolist()
+    points = "0.0 for 0" if written else "as .csv, with 0.0 for 0,"
+    if written and not all(entry.isdecimal() for entry in written[0]):
+        first_row = []
+    if written and not all(row[0].isdecimal() for row in written):
+        first_column = []
+    if num_arms > 1 and dim >= least and first_row == list(range(dim)):
+        raise InputError(
+            f"{where}: the first row of {path} reads {shown(list(range(dim)))}, like pandas' header of columns without "
+            f"names; write the file with header=False, or {points} where this is an arm"
+        )
+    if num_arms >= max(least, 2) and dim > 1 and first_column in (list(range(num_arms)), list(range(1, num_arms + 1))):
+        raise InputError(
+            f"{where}: the first column of {path} counts its rows, like an index; write the file with index=False, or "
+            f"{points} where this is a coordinate"
+        )
+    return matrix
 
 
 def _column(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -154,32 +147,50 @@ def _column(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return matrix.reshape(-1) if 1 in matrix.shape else matrix
 
 
-def _matrix(path: Path, where: str) -> NDArray[np.float64]:
-    """Numbers [rows, columns] of a .csv (a first line of names is skipped), .npy or .parquet file."""
+def _matrix(path: Path, where: str) -> tuple[NDArray[np.float64], list[list[str]] | None]:
+    """Numbers [rows, columns] of a .csv (a first line of names is skipped), .npy or .parquet file, and its words."""
     readers = {".csv": _read_csv, ".npy": _read_npy, ".parquet": _read_parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{where} = {path.name!r}: must end in {', '.join(readers)}")
     try:
-        matrix = np.atleast_2d(np.asarray(reader(path)))
+        table = reader(path)
+        matrix = np.atleast_2d(np.asarray(table.rows))
         if matrix.size and matrix.dtype.kind not in "iuf":
             raise ValueError(f"it holds {matrix.dtype}")
         matrix = matrix.astype(np.float64)
+        for row, column in np.argwhere(~np.isfinite(matrix))[: matrix.ndim == 2]:
+            raise ValueError(f"row {table.lines[row]}, column {column + 1} is {matrix[row, column]}")
     except FileNotFoundError:
         raise InputError(f"{where}: there is no file {path}") from None
     except Exception as error:  # the readers raise nearly anything on a file that is none of theirs
         raise InputError(f"{where}: {path} holds no table of numbers: {error}") from error
     if matrix.ndim != 2 or matrix.size == 0:
         raise InputError(f"{where}: {path} must hold a table of numbers, got the shape {matrix.shape}")
-    return matrix
+    return matrix, table.written
 
 
-def _read_csv(path: Path) -> Any:
-    with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a byte-order mark
-        rows = [row for row in csv.reader(file) if row]
-    if not any(map(_is_number, rows[0])):  # names of the columns; a row with some numbers is none
-        rows = rows[1:]
-    return [[float(entry) for entry in row] for row in rows]
+def _read_csv(path: Path) -> _Table:
+    reader = csv.reader(io.StringIO(decoded(path.read_bytes()), newline=""))
+    lines, rows = [], []
+    for row in reader:
+        if row:
+            lines.append(reader.line_num)
+            rows.append([entry.strip() for entry in row])
+            if len(row) != len(rows[0]):
+                raise ValueError(f"row {lines[-1]} has {len(row)} entries, and row {lines[0]} has {len(rows[0])}")
+    head = rows[0] if rows else []
+    if head and not head[0] and all(entry.isdecimal() or not _is_number(entry) for entry in head[1:]):
+        raise ValueError(
+            "its first column has no name, like pandas' index; write the file with index=False, header=False"
+        )
+    if not any(map(_is_number, head)):  # names of the columns; a row with some numbers is none
+        lines, rows = lines[1:], rows[1:]
+    for line, row in zip(lines, rows, strict=True):
+        for column, entry in enumerate(row, 1):
+            if not _is_number(entry):
+                raise ValueError(f"row {line}, column {column} reads {entry!r}, which is no number")
+    return _Table([[float(entry) for entry in row] for row in rows], lines, rows)
 
 
 def _is_number(entry: str) -> bool:
@@ -190,13 +201,21 @@ def _is_number(entry: str) -> bool:
     return True
 
 
-def _read_npy(path: Path) -> Any:
+def _read_npy(path: Path) -> _Table:
     array = np.load(path, allow_pickle=False)
-    return array if array.ndim == 2 else array.reshape(1, -1) if array.ndim == 1 else array
+    rows = array.reshape(1, -1) if array.ndim == 1 else array
+    return _Table(rows, range(1, 1 + len(np.atleast_2d(rows))))
 
 
-def _read_parquet(path: Path) -> Any:
+def _read_parquet(path: Path) -> _Table:
     from pyarrow import parquet
 
     table = parquet.read_table(path)
-    return np.column_stack([column.to_numpy() for column in table.columns])
+    for name in (table.schema.pandas_metadata or {}).get("index_columns", []):
+        if name in table.column_names:
+            raise ValueError(f"its column {name!r} is pandas' index; write the file with index=False")
+    columns = [column.to_numpy() for column in table.columns]
+    for name, column in zip(table.column_names, columns, strict=True):
+        if column.dtype.kind not in "iuf":
+            raise ValueError(f"its column {name!r} holds {table.schema.field(name).type}")
+    return _Table(np.column_stack(columns), range(1, 1 + table.num_rows))

@@ -1,0 +1,98 @@
+"""The files that functions of one's own read, as Python tells of them, and their hashes: they decide numbers too."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+__all__ = ["apart", "forget", "held", "keep", "name", "watched"]
+
+_watching: dict[int, set[str]] = {}  # what is opened now is added to each of these
+_held: dict[str, dict[str, str]] = {}  # what modules of this process have read, by sweep folder and name from there
+
+
+@contextlib.contextmanager
+def watched(folder: Path | str) -> Iterator[list[Path]]:
+    """Notes the files that are read in the block, modules excepted: their sources count by themselves.
+
+    Files that Python does not open itself, but a library in C, go unseen.
+
+    Args:
+        folder: the sweep's.
+
+    Yields:
+        The folders below which files count, for more to be added.
+    """
+    _listen()
+    seen: set[str] = set()
+    places = [Path(folder)]
+    _watching[id(seen)] = seen
+    try:
+        yield places
+    finally:
+        del _watching[id(seen)]
+        keep(folder, (path for path in map(Path, seen) if any(_counts(path, place) for place in places)))
+
+
+def keep(folder: Path | str, paths: Iterable[Path]) -> None:
+    """Notes files as read, with the hashes that they have now."""
+    for path in paths:
+        with path.open("rb") as file:
+            hashed = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        _held.setdefault(str(folder), {})[name(path, folder)] = hashed
+
+
+def name(path: Path, folder: Path | str) -> str:
+    """What a file is called here: the way to it from the folder, so that both can be moved together."""
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+def held(folder: Path | str) -> dict[str, str]:
+    """Hashes of what has been read, by names from the folder, as it was then."""
+    return dict(sorted(_held.get(str(folder), {}).items()))
+
+
+def forget(folder: Path | str) -> None:
+    """Nothing of the folder has been read."""
+    _held.pop(str(folder), None)
+
+
+@contextlib.contextmanager
+def apart(folder: Path | str) -> Iterator[None]:
+    """A block in which nothing has been read before, and nothing after it."""
+    before = _held.pop(str(folder), {})
+    try:
+        yield
+    finally:
+        _held[str(folder)] = before
+
+
+def _counts(path: Path, place: Path) -> bool:
+    """Whether a path is of a file of data below a folder, and not of an environment or a compile cache there."""
+    if path.suffix in (".py", ".pyc") or not path.is_file() or not path.is_relative_to(place):
+        return False
+    settings: Any = jax.config
+    others = (sys.prefix, sys.base_prefix, settings.jax_compilation_cache_dir)
+    return not any(other and place in Path(other).parents and path.is_relative_to(other) for other in others)
+
+
+@functools.cache
+def _listen() -> None:
+    """Starts to listen, once for a process: Python's audit hooks cannot be removed."""
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and _watching:
+        path, _, flags = arguments
+        if isinstance(path, (str, bytes, os.PathLike)) and not flags & (os.O_WRONLY | os.O_TRUNC | os.O_APPEND):
+            for seen in list(_watching.values()):
+                seen.add(os.path.abspath(os.fsdecode(path)))
