@@ -1,12 +1,16 @@
 """Sweeps through Dask: the same bytes as in process, and workers, schedulers and drivers that die."""
 
+import importlib
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +18,7 @@ import pytest
 
 from linbet_jax import cli, runtime
 from linbet_jax.errors import InputError
-from linbet_jax.sweep import Cluster, InProcess, Part, launch, read, targets, worker
+from linbet_jax.sweep import Cluster, InProcess, Part, launch, plugins, read, targets, worker
 from linbet_jax.sweep import cluster as cluster_module
 from linbet_jax.sweep import run as run_sweep
 
@@ -131,6 +135,13 @@ def test_every_worker_has_its_own_cores(local):
     cores = sorted(core for facts in found.values() for core in facts["cores"])
     assert cores == runtime.usable_cores()[: len(found) * local.lanes]
     assert {info["nthreads"] for info in local._there().values()} == {1}
+
+
+@pytest.mark.timeout(60)
+def test_workers_are_those_of_the_scheduler_not_of_the_client_s_memory(local, monkeypatch):
+    monkeypatch.setattr(local._client, "scheduler_info", lambda **_: {"workers": {}})  # as it is amid a refresh
+    assert len(local._there()) == WORKERS
+    assert launch._platform(local._client, targets.Address("tcp://here:1"), "auto") == "cpu"
 
 
 @pytest.mark.timeout(120)
@@ -372,6 +383,80 @@ def test_a_killed_scheduler_ends_the_run_and_keeps_what_was_gathered(slow, tmp_p
                 process.communicate(timeout=60)
 
 
+SCRIPT = """
+import sys
+del sys.path[0]  # as in a script elsewhere: the working folder is not on the path
+import jax, linbet_jax as lb
+jax.config.update("jax_enable_x64", True)
+with lb.sweep.Cluster("local:1", device="cpu") as cluster:
+    print(lb.sweep.run(lb.sweep.read("own.toml"), "there", executor=cluster).failed)
+"""
+
+
+@pytest.mark.timeout(200)
+def test_a_script_from_a_pipe_beside_modules_with_python_s_names(folder, tmp_path):
+    """Workers import neither the script, which is not guarded and cannot be read again, nor what lies around."""
+    for name in ("csv", "secrets", "signal", "types", "tornado"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('{name} of the folder')")
+    (tmp_path / "random.py").write_text("from helper import make")
+    (tmp_path / "helper.py").write_text(OWN)
+    (tmp_path / "arms.csv").write_text((folder / "arms.csv").read_text())
+    file = write(tmp_path, "own", "number = 1")
+    file.write_text(file.read_text().replace("own_in_workers:", "random:"))
+    driver = subprocess.run([sys.executable, "-"], input=SCRIPT, cwd=tmp_path, capture_output=True, text=True)
+    assert (driver.returncode, driver.stdout, driver.stderr) == (0, "{}\n", "")
+    assert cells(tmp_path / "there") == in_process(file, tmp_path / "here")
+
+
+# Modules of one's own ------------------------------------------------------------------------------------------------
+
+
+def test_a_module_hides_no_other_one_and_is_found_all_the_same(tmp_path, monkeypatch):
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (installed / "taken_name.py").write_text("HERE = __file__\ndef make(): pass")
+    monkeypatch.syspath_prepend(installed)
+    (tmp_path / "netrc.py").write_text("raise RuntimeError('Python has one')")
+    (tmp_path / "beside.py").write_text("import netrc\nHERE = __file__, netrc.__file__")
+    for name in ("sched", "taken_name"):
+        (tmp_path / f"{name}.py").write_text(f"import {name}, beside\ndef make(): return beside.HERE, {name}.__file__")
+        monkeypatch.delitem(sys.modules, "netrc", raising=False)
+        make, digest = plugins.load(f"{name}:make", tmp_path, "policy")
+        (here, python_s), its_namesake = make()
+        assert make.__code__.co_filename == str(tmp_path / f"{name}.py")
+        assert here == str(tmp_path / "beside.py")
+        assert not {python_s, its_namesake} & {str(path) for path in tmp_path.iterdir()}
+        assert plugins.load(f"{name}:make", tmp_path, "policy") == (make, digest)
+    found = importlib.import_module("taken_name").HERE
+    assert found == str(installed / "taken_name.py")
+    assert str(tmp_path) not in sys.path
+    (tmp_path / "user.py").write_text("import taken_name\ndef make(): pass")
+    taken = f"policy: user imports taken_name, which is {installed / 'taken_name.py'} and not the one in {tmp_path}"
+    with pytest.raises(InputError, match=re.escape(taken)):
+        plugins.load("user:make", tmp_path, "policy")
+
+
+def test_every_sweep_has_its_own_helpers(tmp_path):
+    for name in "ab":
+        (tmp_path / name / "kit").mkdir(parents=True)
+        (tmp_path / name / "helpers.py").write_text(f"NAME = '{name}'")
+        (tmp_path / name / "kit" / "parts.py").write_text("from helpers import NAME\ndef make(): return NAME")
+    assert [plugins.load("kit.parts:make", tmp_path / name, "policy")[0]() for name in "aba"] == list("aba")
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("__main__:make", "policy: __main__ is another module in each process; the function must be in its own file"),
+        ("kit:make", "policy = 'kit:make': the module kit has no function make"),
+    ],
+)
+def test_what_is_no_module_of_a_file_is_refused(reference, message, tmp_path):
+    (tmp_path / "kit").mkdir()
+    with pytest.raises(InputError, match=message):
+        plugins.load(reference, tmp_path, "policy")
+
+
 # What is refused before anything runs --------------------------------------------------------------------------------
 
 FORMS = "must be local, local:N, tcp://HOST:PORT, tls://HOST:PORT or slurm"
@@ -414,6 +499,36 @@ def test_an_address_where_nothing_answers_is_refused(monkeypatch):
     monkeypatch.setattr(launch, "_ANSWER_SECONDS", 0.5)
     with pytest.raises(InputError, match=r"--cluster tcp://127.0.0.1:9: no Dask scheduler answers there"):
         Cluster("tcp://127.0.0.1:9").__enter__()
+
+
+@pytest.mark.timeout(60)
+def test_an_address_where_something_else_answers_is_refused(local, monkeypatch):
+    monkeypatch.setattr(launch, "_ANSWER_SECONDS", 0.5)
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # Dask's client would wait for ever
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"tcp://127.0.0.1:{server.server_port}"
+        with pytest.raises(InputError, match=f"--cluster {url}: no Dask scheduler answers there"):
+            Cluster(url).__enter__()
+        server.shutdown()
+    with pytest.raises(InputError, match="no Dask scheduler answers there .*perhaps check your TLS configuration"):
+        Cluster("tls://127.0.0.1:9").__enter__()
+    url = next(iter(local._there()))
+    with pytest.raises(InputError, match=f"--cluster {url}: is a Dask Worker, must be a scheduler"):
+        Cluster(url).__enter__()
+
+
+@pytest.mark.timeout(60)
+def test_why_workers_cannot_be_started_is_told_in_a_sentence(monkeypatch):
+    dask = pytest.importorskip("dask")
+    reason = "ModuleNotFoundError: No module named 'not_there'"
+    with (
+        dask.config.set({"distributed.scheduler.preload": ["not_there"]}),
+        pytest.raises(InputError, match=f"--cluster local: the workers cannot be started: {reason}"),
+    ):
+        Cluster("local:1", device="cpu").__enter__()
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(InputError, match="--cluster: Dask cannot be used: ModuleNotFoundError: import of dask halted"):
+        Cluster("local:1", device="cpu").__enter__()
 
 
 @pytest.mark.parametrize(
@@ -569,12 +684,13 @@ def test_gpus_are_counted_by_another_process(monkeypatch):
 
 
 def test_a_part_on_a_gpu_takes_the_resource_and_others_are_not_asked_for():
-    sent = {}
+    sent, offers = {}, {"a": {"resources": {"GPU": 1}}, "b": {"resources": {}}}
     cluster = Scripted({})
     cluster._setup = None
     cluster._client = SimpleNamespace(
         submit=lambda function, *arguments, **options: sent.update(options),
-        scheduler_info=lambda n_workers: {"workers": {"a": {"resources": {"GPU": 1}}, "b": {"resources": {}}}},
+        scheduler=SimpleNamespace(identity=lambda n_workers: {"workers": offers}),
+        sync=lambda function, **options: function(**options),
     )
     for platform, resources, there in (("gpu", {"GPU": 1}, ["a"]), ("cpu", None, ["a", "b"])):
         cluster.platform = platform

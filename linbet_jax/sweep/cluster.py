@@ -106,10 +106,9 @@ class Cluster:
 
     def _there(self) -> dict[str, Any]:
         """Workers that can be used now, by address."""
-        found = self._client.scheduler_info(n_workers=-1)["workers"]
         return {
             address: info
-            for address, info in found.items()
+            for address, info in launch.workers(self._client).items()
             if self.platform == "cpu" or info["resources"].get(launch.GPU, 0) >= 1
         }
 

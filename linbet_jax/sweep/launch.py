@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import logging
@@ -12,14 +13,14 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, spawn
 from typing import Any
 
 from linbet_jax import runtime
 from linbet_jax.errors import InputError
 from linbet_jax.sweep.targets import Address, Local, Slurm, Target
 
-__all__ = ["GPU", "connect", "job_script"]
+__all__ = ["GPU", "connect", "job_script", "workers"]
 
 GPU = "GPU"  # the resource that a worker with a GPU offers
 _UP_SECONDS = 60.0  # for local workers to be there: they import JAX
@@ -50,16 +51,21 @@ def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator
     needed = ("dask_jobqueue", "distributed") if extra == "slurm" else ("distributed",)
     if any(importlib.util.find_spec(name) is None for name in needed):
         raise InputError(f"--cluster: needs Dask, which is not installed; pip install 'linbet_jax[{extra}]'")
-    import dask
+    try:
+        import dask
+        import distributed  # noqa: F401
+    except Exception as error:  # a configuration file of Dask's that is damaged, say
+        raise InputError(f"--cluster: Dask cannot be used: {_reason(error)}") from error
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set(_CONFIG))
         stack.enter_context(_quiet())
         if isinstance(target, Local):
-            cluster, workers, platform = _local(target, device)
+            stack.enter_context(_apart())
+            cluster, count, platform = _local(target, device)
             stack.callback(cluster.close, timeout=_ANSWER_SECONDS)
             client = stack.enter_context(_client(cluster))
-            client.wait_for_workers(workers, timeout=_UP_SECONDS)
+            client.wait_for_workers(count, timeout=_UP_SECONDS)
         elif isinstance(target, Slurm):
             platform = "gpu" if device == "gpu" else "cpu"
             cluster = _slurm(target, platform)
@@ -69,20 +75,37 @@ def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator
             say(f"waiting for the first of {target.jobs} jobs in the queue {target.queue}")
             client.wait_for_workers(1)
         else:
+            _check_scheduler(target.url)
             client = stack.enter_context(_client(target.url))
             platform = _platform(client, target, device)
         yield client, platform
 
 
+def workers(client: Any) -> dict[str, Any]:
+    """What the scheduler knows of its workers, by address.
+
+    `Client.scheduler_info` returns an object that the client itself refreshes meanwhile, without any worker in it.
+
+    Raises:
+        OSError: the scheduler is gone.
+    """
+    found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    return found
+
+
 def _client(cluster: Any) -> Any:
     from distributed import Client
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # versions are compared later, in words of our own
-            return Client(cluster, set_as_default=False, timeout=_ANSWER_SECONDS)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise InputError(f"--cluster {cluster}: no Dask scheduler answers there ({type(error).__name__})") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # versions are compared later, in words of our own
+        return Client(cluster, set_as_default=False, timeout=_ANSWER_SECONDS)
+
+
+def _reason(error: BaseException) -> str:
+    """What was at the bottom of an error."""
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 @contextlib.contextmanager
@@ -129,20 +152,57 @@ def _local(target: Local, device: str) -> tuple[Any, int, str]:
             own["resources"] = {GPU: 1}
         workers[index] = {"cls": Nanny, "options": {**options, **own}}
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **_NO_DASHBOARD}}
-    with _interrupts_held():
-        cluster = SpecCluster(workers=workers, scheduler=scheduler, silence_logs=False, name="linbet")
+    try:
+        with _interrupts_held():
+            cluster = SpecCluster(workers=workers, scheduler=scheduler, silence_logs=False, name="linbet")
+    except Exception as error:  # whatever Dask's own configuration can break: preloads, folders, encryption
+        raise InputError(f"--cluster local: the workers cannot be started: {_reason(error)}") from error
     return cluster, count, "gpu" if gpus else "cpu"
 
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Threads that begin in the block, and their processes, never see Ctrl-C: the driver ends them in order."""
-    resource_tracker.ensure_running()  # or the first process would start it, and that lets the signal through again
+    _start_tracker()  # or the first process would start it, and that lets the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_tracker() -> None:
+    """Starts the process of Python's own that every spawned one needs; it imports nothing from the working folder."""
+    before = os.environ.get("PYTHONSAFEPATH", "")  # empty is as good as not set
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        os.environ["PYTHONSAFEPATH"] = before
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Workers that begin in the block owe nothing to how the driver was started.
+
+    They do not run its script again, of which they need nothing: it may be unguarded, or have come from a pipe. And
+    they import nothing from the working folder, whose `types.py` would be taken for Python's own.
+    """
+    data, line = spawn.get_preparation_data, spawn.get_command_line
+
+    def without_main(name: str) -> dict[str, Any]:
+        ours = name.startswith("Dask Worker process")
+        return {k: v for k, v in data(name).items() if not (ours and k.startswith("init_main"))}
+
+    def safe_path(**handles: Any) -> list[str]:
+        python, *arguments = line(**handles)
+        return [python, "-P", *arguments]
+
+    spawn.get_preparation_data, spawn.get_command_line = without_main, safe_path
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data, spawn.get_command_line = data, line
 
 
 def _gpus() -> list[str]:
@@ -152,7 +212,7 @@ def _gpus() -> list[str]:
     code = "import jax; print(sum(device.platform == 'gpu' for device in jax.devices()))"
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     count = int(done.stdout) if done.returncode == 0 else 0
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
@@ -160,6 +220,31 @@ def _gpus() -> list[str]:
 
 
 # Elsewhere -----------------------------------------------------------------------------------------------------------
+
+
+def _check_scheduler(url: str) -> None:
+    """Asks who is there; Dask's own client waits for ever where something else answers.
+
+    Raises:
+        InputError: no scheduler of Dask's.
+    """
+    from distributed.core import rpc
+    from distributed.security import Security
+    from distributed.utils import LoopRunner
+
+    async def kind() -> str:
+        async with (
+            asyncio.timeout(_ANSWER_SECONDS + 1.0),
+            rpc(url, timeout=_ANSWER_SECONDS, connection_args=Security().get_connection_args("client")) as there,
+        ):
+            return str((await there.identity())["type"])
+
+    try:
+        found = LoopRunner().run_sync(kind)
+    except Exception as error:  # of the network, of TLS, or what another protocol's bytes are taken for
+        raise InputError(f"--cluster {url}: no Dask scheduler answers there ({_reason(error)})") from error
+    if found != "Scheduler":
+        raise InputError(f"--cluster {url}: is a Dask {found}, must be a scheduler")
 
 
 def _platform(client: Any, target: Address, device: str) -> str:
@@ -170,11 +255,11 @@ def _platform(client: Any, target: Address, device: str) -> str:
         raise InputError(
             f"--cluster {target.url}: the scheduler has no worker; start some: dask worker {target.url} --nthreads 1"
         ) from error
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    offered = any(worker["resources"].get(GPU, 0) >= 1 for worker in workers.values())
+    there = workers(client)
+    offered = any(worker["resources"].get(GPU, 0) >= 1 for worker in there.values())
     if device == "gpu" and not offered:
         raise InputError(
-            f"--device gpu: none of the {len(workers)} workers of {target.url} offers the resource {GPU}; start one "
+            f"--device gpu: none of the {len(there)} workers of {target.url} offers the resource {GPU}; start one "
             f"for each GPU: CUDA_VISIBLE_DEVICES=0 dask worker {target.url} --nthreads 1 --resources '{GPU}=1'"
         )
     return "gpu" if offered and device != "cpu" else "cpu"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +33,7 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
 
     Args:
         reference: `package.module:function`; the function may be an attribute of an attribute.
-        folder: where modules are looked for first.
+        folder: where this module is looked for first, and what it imports last.
         where: the field that holds the reference, for messages.
 
     Raises:
@@ -152,32 +154,92 @@ def _declare(module: ModuleType, folder: Path, where: str) -> None:
 
 
 def _module(name: str, folder: Path, where: str) -> ModuleType:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    held = sys.modules.get(name)
-    if held is not None and _stale(held, name, folder):
+    """The module that lies beside the sweep file; another one of this name where none does."""
+    if name == "__main__":
+        raise InputError(f"{where}: __main__ is another module in each process; the function must be in its own file")
+    _FINDER.enter(folder)
+    beside = any(_files(folder, name))
+    full = f"{_BESIDE}.{name}" if beside and _elsewhere(name, folder) else name
+    held = sys.modules.get(full)
+    if held is not None and beside and held.__dict__.get("__linbet_source__") not in (None, _digest(held, folder)):
         _forget(held, folder)
     importlib.invalidate_caches()
     try:
-        module = importlib.import_module(name)
+        module = importlib.import_module(full)
     except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{where}: cannot import {name} (looked in {folder} first): {reason}") from error
-    module.__dict__.setdefault("__linbet_source__", _digest(module, folder))
+    if full != name:
+        module.__name__ = name  # by which its sources are known
+    if "__linbet_source__" not in module.__dict__:
+        _check_imports(module, folder, where)
+        module.__dict__["__linbet_source__"] = _digest(module, folder)
     return module
 
 
-def _stale(held: ModuleType, name: str, folder: Path) -> bool:
-    """Whether a module of this name was imported from elsewhere, or from a source that has changed since."""
-    own = folder.joinpath(*name.split("."))
-    source = next((p for p in (own.with_suffix(".py"), own / "__init__.py") if p.exists()), None)
-    if source is None:
-        return False
-    loaded = getattr(held, "__file__", None)
-    if loaded is None or Path(loaded).resolve() != source.resolve():
-        return True
-    present = _digest(held, folder)
-    return bool(getattr(held, "__linbet_source__", present) != present)
+class _Finder:
+    """Finds modules beside the sweep file; the last of `sys.meta_path`, so that nothing else has their name.
+
+    With the folder in front of `sys.path`, a `csv.py` of one's own would be what JAX and Dask import as well.
+
+    Attributes:
+        folder: the sweep file's.
+        names: what was found there.
+    """
+
+    def __init__(self) -> None:
+        self.folder, self.names = "", {_BESIDE}
+
+    def enter(self, folder: Path) -> None:
+        """Looks in this folder from now on, and forgets what another sweep's folder gave."""
+        if self.folder != str(folder):
+            for name in [name for name in sys.modules if name.partition(".")[0] in self.names]:
+                del sys.modules[name]
+            self.folder, self.names = str(folder), {_BESIDE}
+        if self not in sys.meta_path:
+            sys.meta_path.append(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What Python's own search finds in the folder."""
+        if path is not None:  # a part of a package, which the package knows where to find
+            return None
+        spec = PathFinder.find_spec(name, [self.folder])
+        if name == _BESIDE:
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [self.folder]
+        if spec is not None:
+            self.names.add(name)
+        return spec
+
+
+_BESIDE = "linbet_jax_beside"  # a package of the modules whose names are also those of other modules
+_FINDER = _Finder()
+
+
+def _elsewhere(name: str, folder: Path) -> str | None:
+    """Where a plain import of this name leads, when that is not to the folder."""
+    top = name.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except ValueError:  # a module that was made, not imported
+        return "in no file"
+    places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+    own = {(folder / top).resolve(), (folder / f"{top}.py").resolve()}
+    return None if own & {Path(place).resolve() for place in places if place} else next(filter(None, places), None)
+
+
+def _check_imports(module: ModuleType, folder: Path, where: str) -> None:
+    """Refuses a module that gets another one in place of the folder's; names of Python's own are never the folder's."""
+    for path in _sources(module, folder):
+        top = path.relative_to(folder).parts[0].removesuffix(".py") if path.is_relative_to(folder) else "sys"
+        if top in sys.stdlib_module_names or top == module.__name__.partition(".")[0]:
+            continue
+        if other := _elsewhere(top, folder):
+            raise InputError(
+                f"{where}: {module.__name__} imports {top}, which is {other} and not the one in {folder}: rename that"
+            )
 
 
 def _forget(held: ModuleType, folder: Path) -> None:
@@ -199,8 +261,8 @@ def _digest(module: ModuleType, folder: Path) -> str:
 
 def _sources(module: ModuleType, folder: Path) -> dict[Path, bytes]:
     """Contents of a module's file, and of those that it imports from the folder, however many imports away."""
-    source = None if module.__name__ in sys.builtin_module_names else inspect.getsourcefile(module)
-    source = source or getattr(module, "__file__", None)
+    source = getattr(module, "__file__", None)
+    source = source and (inspect.getsourcefile(module) or source)
     found: dict[Path, bytes] = {}
     waiting = [*([Path(source)] if source else []), *_files(folder, module.__name__)]
     while waiting:
