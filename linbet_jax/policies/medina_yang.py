@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies._checks import check_params
-from linbet_jax.policies._ridge import at_start, ridge_policy
-from linbet_jax.policy import Policy
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.ridge import ridge_policy, scaled_radius
+from linbet_jax.policy import About, Policy
 
 
 class MomParams(NamedTuple):
@@ -40,11 +41,11 @@ class MomParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
+def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
     """MoM: every epoch plays one arm r times and feeds the median of q block means to one ridge estimate.
 
     Args:
-        dim: d.
+        design: of the decision sets.
         pulls: r, pulls per epoch.
         blocks: q, blocks; floor(r / q) pulls each, those beyond are left out.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.mom_radius`.
@@ -74,7 +75,7 @@ def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
             theta_norm=params.theta_norm,
             radius=radius,
         )
-        return at_start(updates, started, params)
+        return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: MomParams) -> jax.Array:
         return median_of_means(payoffs, blocks)
@@ -89,8 +90,8 @@ def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
                 f" q={blocks}; make_policy again instead of replacing these parameters"
             )
 
-    policy = ridge_policy("mom", dim, radius=beta, observe=observe, pulls_per_epoch=pulls)
-    return policy._replace(check=check)
+    about = About(check=check)
+    return ridge_policy("mom", design, radius=beta, observe=observe, pulls_per_epoch=pulls, about=about)
 
 
 class CrtParams(NamedTuple):
@@ -116,11 +117,11 @@ class CrtParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=128)
-def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
+def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Policy:
     """CRT: payoffs beyond alpha_t are dropped once, at their own pull, before one ridge estimate.
 
     Args:
-        dim: d.
+        design: of the decision sets.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.crt_radius`.
         scaled: multiply alpha_t by b^{1/p}, which makes the choices invariant to the payoffs' unit.
 
@@ -148,7 +149,7 @@ def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
             radius=radius,
             scaled=scaled,
         )
-        return at_start(updates, started, params)
+        return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrtParams) -> jax.Array:
         level = theory.crt_level(
@@ -159,4 +160,4 @@ def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
         )
         return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
 
-    return ridge_policy("crt", dim, radius=beta, observe=observe)
+    return ridge_policy("crt", design, radius=beta, observe=observe)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import jax
 
 from linbet_jax import theory
-from linbet_jax.policies._ridge import at_start, ridge_policy
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 from linbet_jax.policy import Policy
 
 
@@ -34,8 +35,8 @@ class OfulParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=128)
-def oful(dim: int) -> Policy:
-    """OFUL for features [dim]; parameters: :class:`OfulParams`."""
+def oful(design: Design) -> Policy:
+    """OFUL; parameters: :class:`OfulParams`."""
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: OfulParams) -> jax.Array:
         beta = theory.oful_radius(
@@ -45,9 +46,6 @@ def oful(dim: int) -> Policy:
             ridge=params.ridge,
             theta_norm=params.theta_norm,
         )
-        return at_start(updates, beta, params)
+        return scaled_radius(updates, beta, params)
 
-    def observe(payoffs: jax.Array, number: jax.Array, params: OfulParams) -> jax.Array:
-        return payoffs[0]
-
-    return ridge_policy("oful", dim, radius=radius, observe=observe)
+    return ridge_policy("oful", design, radius=radius)

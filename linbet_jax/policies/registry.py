@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 from linbet_jax import theory
 from linbet_jax.policies._checks import count, flag, number
+from linbet_jax.policies.designs import design_of
 from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.menu import MenuParams, menu
 from linbet_jax.policies.oful import OfulParams, oful
@@ -23,6 +25,11 @@ class BanditFacts(Protocol):
     @property
     def dim(self) -> int:
         """d."""
+        ...
+
+    @property
+    def changing(self) -> bool:
+        """Whether the decision set changes from pull to pull."""
         ...
 
     @property
@@ -63,6 +70,7 @@ class _Common:
         self, bandit: BanditFacts, horizon: int, delta: float, ridge: float, radius_scale: float, theta_norm: Any
     ) -> None:
         self.bandit = bandit
+        self.design = design_of(bandit)
         self.horizon = horizon
         self.delta = delta
         self.ridge = ridge
@@ -76,6 +84,10 @@ class _Common:
 def _known(field: str, given: Any, common: _Common) -> float:
     """A moment bound: the one given, else the bandit's."""
     return number(field, getattr(common.bandit, field) if given is None else given)
+
+
+def _with_facts(policy: Policy, facts: tuple[tuple[str, float], ...] = (), notes: tuple[str, ...] = ()) -> Policy:
+    return policy._replace(about=dataclasses.replace(policy.about, facts=facts, notes=notes))
 
 
 def _make_menu(
@@ -97,7 +109,7 @@ def _make_menu(
         horizon=float(common.horizon),
     )
     facts = (("k", groups), ("N", common.horizon // groups))
-    return menu(common.bandit.dim, groups=groups)._replace(facts=facts), params
+    return _with_facts(menu(common.design, groups=groups), facts), params
 
 
 def _make_tofu(
@@ -126,7 +138,7 @@ def _make_tofu(
             " larger ridge, or root='cholesky' or method='full'"
         )
     policy = tofu(
-        common.bandit.dim,
+        common.design,
         level=level,
         two_sided=flag("two_sided", two_sided),
         method=method,
@@ -157,7 +169,7 @@ def _make_mom(
 ) -> tuple[Policy, MomParams]:
     order = number("epsilon", common.bandit.epsilon if epsilon is None else epsilon)
     schedule = theory.mom_schedule(common.horizon, delta=common.delta, epsilon=order)
-    policy = mom(common.bandit.dim, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
+    policy = mom(common.design, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
     params = MomParams(
         ridge=common.ridge,
         delta=common.delta,
@@ -180,7 +192,7 @@ def _make_mom(
             f"MoM plays {schedule.epochs} epochs, fewer and longer than floor(T^(2 eps/(1 + 3 eps))), so that each of"
             f" the {schedule.blocks} blocks holds a pull",
         )
-    return policy._replace(facts=facts, notes=notes), params
+    return _with_facts(policy, facts, notes), params
 
 
 def _make_crt(
@@ -200,7 +212,7 @@ def _make_crt(
         radius_scale=common.radius_scale,
         horizon=float(common.horizon),
     )
-    return crt(common.bandit.dim, radius=radius, scaled=flag("scaled", scaled)), params
+    return crt(common.design, radius=radius, scaled=flag("scaled", scaled)), params
 
 
 def _make_oful(common: _Common, *, noise_scale: float | None = None) -> tuple[Policy, OfulParams]:
@@ -216,7 +228,7 @@ def _make_oful(common: _Common, *, noise_scale: float | None = None) -> tuple[Po
         radius_scale=common.radius_scale,
         horizon=float(common.horizon),
     )
-    return oful(common.bandit.dim)._replace(notes=notes), params
+    return _with_facts(oful(common.design), notes=notes), params
 
 
 def _make_uniform(common: _Common) -> tuple[Policy, UniformParams]:
@@ -224,7 +236,7 @@ def _make_uniform(common: _Common) -> tuple[Policy, UniformParams]:
 
 
 def _make_greedy(common: _Common) -> tuple[Policy, GreedyParams]:
-    return greedy(common.bandit.dim), GreedyParams(ridge=common.ridge, horizon=float(common.horizon))
+    return greedy(common.design), GreedyParams(ridge=common.ridge, horizon=float(common.horizon))
 
 
 _FACTORIES: dict[str, Callable[..., tuple[Policy, Any]]] = {

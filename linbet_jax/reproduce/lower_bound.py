@@ -85,7 +85,7 @@ class Plan:
     @property
     def cost(self) -> Cost:
         """What the run will take; cells that differ in epsilon or T alone may share a program."""
-        programs = {(cell.made()[0]._replace(facts=(), notes=(), enlarge=None), cell.dim) for cell in self.cells}
+        programs = {(cell.made()[0], cell.dim) for cell in self.cells}
         total = Cost(0, 0, -COMPILE_SECONDS * (len(self.cells) - len(programs)))
         for cell in self.cells:
             total += seed_pulls_cost(
