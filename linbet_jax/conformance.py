@@ -84,8 +84,10 @@ def _check_region(
     def parts(state: Any, arms: Any, params: Any) -> Any:
         nonlocal bounded
         found = region(state, arms, params)
-        bounded = found.radius is not None and found.norm is not None
-        return found.center, (found.radius, found.norm(found.center)) if bounded else None
+        if found.radius is None or found.norm is None:
+            return found.center, None
+        bounded = True
+        return found.center, (found.radius, found.norm(found.center))
 
     center, pair = traced("region", parts, state, arms, params)
     if getattr(center, "shape", None) != (dim,):
@@ -119,7 +121,8 @@ def _kind(value: Any) -> str:
 
 def _same_state(policy: str, function: str, state: Any, after: Any) -> None:
     """Refuse a function that changes the structure, a shape or a dtype of the state."""
-    if jax.tree.structure(state) != jax.tree.structure(after):
+    before, behind = (str(jax.tree.structure(tree)) for tree in (state, after))
+    if before != behind:
         raise ValueError(f"policy {policy}: {function} must return a state of the structure that init returns")
     for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
