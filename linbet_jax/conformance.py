@@ -50,8 +50,6 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
         except Exception as error:  # whatever a user's function raises while it is traced
             raise ValueError(f"policy {name}: {function} {_reason(error, policy, arms)}") from error
 
-    if not policy.updates:
-        raise ValueError(f"policy {name}: update=(): must be a function, or a tuple of at least one")
     state = traced("init", policy.init, first, params)
     index = traced("select", policy.select, key, state, arms, params)
     shape, dtype = getattr(index, "shape", None), getattr(index, "dtype", None)

@@ -395,6 +395,8 @@ def simulate_grid(
     if coverage and policy.region is None:
         raise ValueError(f"coverage={coverage!r}: policy {policy.name} has no confidence region")
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
+    if not policy.updates:
+        raise ValueError(f"policy {policy.name}: update=(): must be a function, or a tuple of at least one")
     horizon = whole_number("horizon", horizon, 1)
     most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
     if horizon >= most:
