@@ -118,6 +118,10 @@ class Policy(NamedTuple):
     buffers: Buffers | None = None
     about: About = About()
 
+    def with_notes(self, *, facts: tuple[tuple[str, float], ...] = (), notes: tuple[str, ...] = ()) -> Policy:
+        """The same policy with these facts and notes; see :class:`About`."""
+        return self._replace(about=dataclasses.replace(self.about, facts=facts, notes=notes))
+
     @property
     def updates(self) -> tuple[Update, ...]:
         """The functions that update the state, to be used in turn."""

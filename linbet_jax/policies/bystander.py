@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policy import About, Buffers, Opening, Policy, Update
+from linbet_jax.policy import Buffers, Opening, Policy, Update
 
 
 class BystanderParams(NamedTuple):
@@ -50,11 +51,7 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
             "theta_norm=inf: a bystander must be told S, since fresh instances tell theirs to params alone"
         )
     check = policy.about.check
-    about = About(
-        check=None if check is None else lambda pair: check(pair.policy),
-        facts=policy.about.facts,
-        notes=policy.about.notes,
-    )
+    about = dataclasses.replace(policy.about, check=None if check is None else lambda pair: check(pair.policy))
     return _pair(policy)._replace(about=about), BystanderParams(params)
 
 

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, flag
 from linbet_jax.policies.designs import Design
+from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 from linbet_jax.policy import About, Policy
 
@@ -161,3 +162,82 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
         return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
 
     return ridge_policy("crt", design, radius=beta, observe=observe)
+
+
+@register(
+    "mom",
+    label="MoM",
+    color="#E69F00",
+    cost=Cost(0.2, 3e-5, 0.0),
+    source="Medina, Yang 2016",
+    assumption="a central moment bound c of order 1 + epsilon",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "mom"),
+)
+def make_mom(
+    setup: Setup,
+    *,
+    radius: str = "valid",
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, MomParams]:
+    """MoM with the schedule of the horizon."""
+    order = setup.known("epsilon", epsilon)
+    schedule = theory.mom_schedule(setup.horizon, delta=setup.delta, epsilon=order)
+    policy = mom(setup.design, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
+    params = MomParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        epsilon=order,
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+        epochs=float(schedule.epochs),
+    )
+    facts = (
+        ("m", schedule.epochs),
+        ("r", schedule.pulls),
+        ("q", schedule.blocks),
+        ("block", schedule.block_pulls),
+    )
+    notes: tuple[str, ...] = ()
+    if schedule.shortened:
+        notes = (
+            f"MoM plays {schedule.epochs} epochs, fewer and longer than floor(T^(2 eps/(1 + 3 eps))), so that each of"
+            f" the {schedule.blocks} blocks holds a pull",
+        )
+    return policy.with_notes(facts=facts, notes=notes), params
+
+
+@register(
+    "crt",
+    label="CRT",
+    color="#009E73",
+    cost=Cost(0.17, 4e-4, 4e-4),
+    source="Medina, Yang 2016",
+    assumption="a raw moment bound b of order 1 + epsilon",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "crt"),
+)
+def make_crt(
+    setup: Setup,
+    *,
+    radius: str = "valid",
+    scaled: bool = False,
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, CrtParams]:
+    """CRT."""
+    params = CrtParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    return crt(setup.design, radius=radius, scaled=flag("scaled", scaled)), params

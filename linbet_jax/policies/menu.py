@@ -14,6 +14,7 @@ from linbet_jax.kernels.medians import median_center
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import scaled_radius
 from linbet_jax.policy import About, Policy, Region
 
@@ -107,3 +108,40 @@ def menu(design: Design, *, groups: int) -> Policy:
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
         about=About(check=check_params),
     )
+
+
+@register(
+    "menu",
+    label="MENU",
+    color="#0072B2",
+    cost=Cost(0.9, 1e-4, 0.0),
+    source="Shao, Yu, King, Lyu 2018, Algorithm 1",
+    assumption="a central moment bound c of order 1 + epsilon",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "menu"),
+)
+def make_menu(
+    setup: Setup,
+    *,
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, MenuParams]:
+    """MENU with k from the horizon and delta."""
+    smallest = theory.menu_smallest_horizon(setup.delta)
+    if setup.horizon < smallest:
+        raise ValueError(
+            f"horizon={setup.horizon}: MENU at delta={setup.delta} needs T >= {smallest}"
+            " (256 + 24 ln(e/delta), and one whole epoch)"
+        )
+    groups = theory.menu_groups(setup.horizon, setup.delta)
+    params = MenuParams(
+        ridge=setup.ridge,
+        theta_norm=setup.theta_norm,
+        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    facts = (("k", groups), ("N", setup.horizon // groups))
+    return menu(setup.design, groups=groups).with_notes(facts=facts), params

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Design
+from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import ridge_policy
 from linbet_jax.policy import About, Policy
 
@@ -57,3 +58,15 @@ class GreedyParams(NamedTuple):
 def greedy(design: Design) -> Policy:
     """The best arm of the current ridge estimate, never exploring; parameters: :class:`GreedyParams`."""
     return ridge_policy("greedy", design, radius=None)
+
+
+@register("greedy", color="#56B4E9", cost=Cost(0.2, 2e-4, 2e-4), source="a reference line", assumption="none")
+def make_greedy(setup: Setup) -> tuple[Policy, GreedyParams]:
+    """Greedy play."""
+    return greedy(setup.design), GreedyParams(ridge=setup.ridge, horizon=float(setup.horizon))
+
+
+@register("uniform", color="#7F7F7F", cost=Cost(0.4, 0.0, 0.0), source="a reference line", assumption="none")
+def make_uniform(setup: Setup) -> tuple[Policy, UniformParams]:
+    """Uniform play."""
+    return uniform(), UniformParams(horizon=float(setup.horizon))

@@ -29,8 +29,9 @@ from linbet_jax.kernels.whitening import (
     shifted_inverses_settle,
     shifted_inverses_update,
 )
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, count, flag
 from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import scaled_radius
 from linbet_jax.policy import About, Buffers, Opening, Policy, Region
 
@@ -452,3 +453,63 @@ def _by_epochs(parts: _Parts, history: int, epochs: int, enlarge: Callable[[], P
         finite=lambda state: _sound(root, state),
         buffers=Buffers(overflowed=lambda state: _beyond(root, state), enlarge=enlarge, max_pulls=history),
     )
+
+
+@register(
+    "tofu",
+    label="TOFU",
+    color="#D55E00",
+    cost=Cost(0.2, 8e-4, 0.024),
+    source="Shao, Yu, King, Lyu 2018, Algorithm 2",
+    assumption="a raw moment bound b of order 1 + epsilon",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "tofu"),
+)
+def make_tofu(
+    setup: Setup,
+    *,
+    level: str = "proof",
+    two_sided: bool = True,
+    method: str = "pruned",
+    root: str = "symmetric",
+    epochs: int | None = None,
+    capacity: int | None = None,
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, TofuParams]:
+    """TOFU in the form that its options choose."""
+    if epochs is not None:
+        epochs = count("epochs", epochs)
+        theory.tofu_retruncation_rounds(setup.horizon, epochs)
+    # trace(V) / lambda <= d + T D^2 / lambda bounds V's condition number. Powers of 10, and one for every lambda >= 1,
+    # keep traces few.
+    spread = setup.bandit.dim + setup.horizon * setup.bandit.arm_norm**2 / min(setup.ridge, 1.0)
+    condition = 10.0 ** math.ceil(math.log10(1.01 * spread)) if math.isfinite(spread) else CONDITION
+    if root == "symmetric" and method != "full" and condition > MAX_CONDITION:
+        raise ValueError(
+            f"ridge={setup.ridge}: with arm_norm={setup.bandit.arm_norm:.3g} and horizon={setup.horizon} V may reach"
+            f" the condition number {condition:.0e}, and TOFU's symmetric root covers {MAX_CONDITION:.0e}; give a"
+            " larger ridge, or root='cholesky' or method='full'"
+        )
+    policy = tofu(
+        setup.design,
+        level=level,
+        two_sided=flag("two_sided", two_sided),
+        method=method,
+        root=root,
+        epochs=epochs,
+        history=setup.horizon if method == "full" or epochs is not None else None,
+        capacity=CAPACITY if capacity is None else count("capacity", capacity),
+        condition=condition,
+    )
+    params = TofuParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    return policy, params
