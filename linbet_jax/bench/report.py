@@ -17,7 +17,8 @@ from linbet_jax._version import __version__
 from linbet_jax.bench.timing import Measurement
 from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
-from linbet_jax.labels import NAMES, policy_label
+from linbet_jax.labels import policy_label
+from linbet_jax.policies import names
 from linbet_jax.results import RunFolderError, read_json
 
 __all__ = ["FORMAT", "comparison", "document", "markdown", "read"]
@@ -136,7 +137,7 @@ def _problems(found: Mapping[str, Any], kind: str) -> list[str]:
 def _comparison_table(found: Mapping[str, Any]) -> str:
     """CPU time per pull beside NumPy's; problems without a NumPy run when another has one are left out."""
     problems = [p for p in dict.fromkeys(_problems(found, "policy")) if f"policy/{p}/cpu" in found]
-    compared = [p for p in problems if f"ratio/{p}" in found] or [p for p in problems if p.split("/")[0] in NAMES]
+    compared = [p for p in problems if f"ratio/{p}" in found] or [p for p in problems if p.split("/")[0] in names()]
     rows, notes = [], []
     for problem in compared:
         numpy = found.get(f"numpy/{problem}/cpu")
