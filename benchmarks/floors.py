@@ -43,6 +43,4 @@ def _state(problem: Problem) -> Any:
     assert bandit.arms is not None
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), jnp.float64), problem.params)
     arms = jax.ShapeDtypeStruct(bandit.arms.shape, jnp.float64)
-    if policy.fixed is not None:
-        return jax.eval_shape(policy.fixed.init, arms, params)
-    return jax.eval_shape(policy.init, params)
+    return jax.eval_shape(policy.init, arms, params)

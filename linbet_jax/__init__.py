@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from linbet_jax.bandit import LinearBandit
     from linbet_jax.datasets import dataset
     from linbet_jax.policies import make_policy
-    from linbet_jax.policy import FixedSet, Policy
+    from linbet_jax.policy import Policy, Region
     from linbet_jax.runtime import set_up_cpu
     from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
     from linbet_jax.sweep.table import load
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "sweep", "theory")
 _NAMES = {
     "Coverage": "linbet_jax.simulator",
-    "FixedSet": "linbet_jax.policy",
     "LinearBandit": "linbet_jax.bandit",
     "Policy": "linbet_jax.policy",
+    "Region": "linbet_jax.policy",
     "Result": "linbet_jax.simulator",
     "Trace": "linbet_jax.simulator",
     "Tuning": "linbet_jax.tuning",
@@ -46,9 +46,9 @@ _NAMES = {
 
 __all__ = [
     "Coverage",
-    "FixedSet",
     "LinearBandit",
     "Policy",
+    "Region",
     "Result",
     "Trace",
     "Tuning",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -137,76 +136,10 @@ def check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int
         raise ValueError(
             f"horizon={horizon}: {policy.name}'s parameters were made for horizon={made_for:.0f}; make new ones"
         )
-    if policy.max_pulls is not None and horizon > policy.max_pulls:
-        raise ValueError(
-            f"horizon={horizon}: this {policy.name} keeps at most {policy.max_pulls} pulls; make a new one"
-        )
-    if policy.check is not None:
-        policy.check(params)
+    most = None if policy.buffers is None else policy.buffers.max_pulls
+    if most is not None and horizon > most:
+        raise ValueError(f"horizon={horizon}: this {policy.name} keeps at most {most} pulls; make a new one")
+    if policy.about.check is not None:
+        policy.about.check(params)
     if not bandit.resampling and getattr(params, "theta_norm", 0.0) == math.inf:
         raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
-
-
-def _optional_parts(policy: Policy, params: Any, state: Any, point: Any) -> list[tuple[str, Any, tuple[Any, ...]]]:
-    """The optional functions that a policy has, with arguments to trace them on."""
-    parts = [
-        ("estimate", policy.estimate, (state, params)),
-        ("region", policy.region, (state, point, params)),
-        ("refresh", policy.refresh, (state, params)),
-        ("overflowed", policy.overflowed, (state,)),
-        ("finite", policy.finite, (state,)),
-    ]
-    return [part for part in parts if part[1] is not None]
-
-
-@functools.lru_cache(maxsize=1024)
-def check_protocol(policy: Policy, treedef: Any, shapes: Any, num_arms: int, dim: int, dtype: str) -> None:
-    """Trace the policy's functions once, abstractly, and say what does not fit before the simulator is traced."""
-    params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    arms = jax.ShapeDtypeStruct((num_arms, dim), dtype)
-    feature = jax.ShapeDtypeStruct((dim,), dtype)
-    payoffs = jax.ShapeDtypeStruct((policy.pulls_per_epoch,), dtype)
-    try:
-        state = jax.eval_shape(policy.init, params)
-        index = jax.eval_shape(policy.select, key, state, arms, params)
-        after = jax.eval_shape(policy.update, state, feature, payoffs, params)
-        results = {
-            name: jax.eval_shape(form, *arguments)
-            for name, form, arguments in _optional_parts(policy, params, state, feature)
-        }
-    except Exception as error:  # whatever a user's function raises while it is traced
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"policy {policy.name}: does not fit {num_arms} arms of dimension {dim}, {policy.pulls_per_epoch} pulls per"
-            f" epoch and {dtype}: {reason}"
-        ) from error
-    if index.shape != () or not jnp.issubdtype(index.dtype, jnp.integer):
-        raise ValueError(f"policy {policy.name}: select must return one integer, not {index.dtype}{list(index.shape)}")
-    _same_state(policy.name, "update", state, after)
-    if policy.fixed is not None and len(policy.fixed.in_turn) not in (0, 2):
-        raise ValueError(
-            f"policy {policy.name}: fixed.in_turn must hold no function or two, not {policy.fixed.in_turn}"
-        )
-    if "refresh" in results:
-        _same_state(policy.name, "refresh", state, results["refresh"])
-    if "region" in results:
-        pair = [getattr(part, "shape", None) for part in jax.tree.leaves(results["region"])]
-        if pair != [(), ()]:
-            raise ValueError(f"policy {policy.name}: region must return a distance and a radius, not shapes {pair}")
-    for name, shape in (("estimate", (dim,)), ("overflowed", ()), ("finite", ())):
-        found = getattr(results.get(name), "shape", None)
-        if name in results and found != shape:
-            raise ValueError(f"policy {policy.name}: {name} must return an array of shape {list(shape)}, not {found}")
-
-
-def _same_state(policy: str, function: str, state: Any, after: Any) -> None:
-    before, behind = (str(jax.tree.structure(tree)) for tree in (state, after))
-    if before != behind:
-        raise ValueError(f"policy {policy}: {function} must return a state of the structure that init returns")
-    for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(after), strict=True):
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
-            raise ValueError(
-                f"policy {policy}: {function} changes the state{jax.tree_util.keystr(path)} from"
-                f" {old.dtype}{list(old.shape)} to {new.dtype}{list(new.shape)}"
-            )

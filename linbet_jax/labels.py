@@ -1,23 +1,13 @@
-"""Names as people write them, without anything heavy to import."""
+"""Names of policies as people write them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from linbet_jax.policies import registry
 
-__all__ = ["NAMES", "policy_label"]
-
-NAMES: Mapping[str, str] = {
-    "menu": "MENU",
-    "tofu": "TOFU",
-    "mom": "MoM",
-    "crt": "CRT",
-    "oful": "OFUL",
-    "greedy": "greedy",
-    "uniform": "uniform",
-}
+__all__ = ["policy_label"]
 
 
 def policy_label(policy: str, radius_scale: float = 1.0) -> str:
     """Name of a policy as legends and tables write it; every radius_scale but the paper's 1 is in it."""
-    name = NAMES.get(policy, policy)
+    name = registry.entry(policy).label if policy in registry.names() else policy
     return name if radius_scale == 1.0 else f"{name} ×{radius_scale:g}"

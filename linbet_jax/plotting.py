@@ -38,6 +38,7 @@ from matplotlib.ticker import Formatter
 from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.labels import policy_label
+from linbet_jax.policies import entry, names
 from linbet_jax.regret import Summary, fitted_exponent
 from linbet_jax.results import replacing
 
@@ -66,16 +67,8 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 
-# Okabe and Ito's palette, told apart with every common colour blindness; one fixed colour per policy.
-COLORS: Mapping[str, str] = {
-    "menu": "#0072B2",
-    "tofu": "#D55E00",
-    "mom": "#E69F00",
-    "crt": "#009E73",
-    "oful": "#CC79A7",
-    "greedy": "#56B4E9",
-    "uniform": "#7F7F7F",
-}
+# The package's policies have Okabe and Ito's palette, told apart with every common colour blindness.
+COLORS: Mapping[str, str] = {name: color for name in names() if (color := entry(name).color) is not None}
 # For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.
 OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
 REFERENCE_COLOR = "#9A9A9A"
@@ -125,8 +118,9 @@ def policy_colors(policies: Iterable[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for policy in sorted(set(policies)):
-        if policy in COLORS:
-            found[policy] = COLORS[policy]
+        color = entry(policy).color if policy in names() else None
+        if color is not None:
+            found[policy] = color
             continue
         start = zlib.crc32(policy.encode()) % len(OWN_COLORS)
         turn = OWN_COLORS[start:] + OWN_COLORS[:start]

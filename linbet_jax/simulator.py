@@ -10,7 +10,6 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -27,13 +26,13 @@ from linbet_jax.checks import (
     check_dtype,
     check_key,
     check_params,
-    check_protocol,
     check_rounds,
     check_seeds,
     kind,
     whole_number,
     x64_enabled,
 )
+from linbet_jax.conformance import check_policy
 from linbet_jax.lanes import first_lane, lanes_of, submit
 from linbet_jax.policy import Policy
 from linbet_jax.replication import Plan, World, replicate
@@ -130,6 +129,20 @@ class _Launch(NamedTuple):
     block_size: int
     treedef: Any  # of the parameters
     batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
+    set_shape: tuple[int, int]  # K and d
+
+    def check(self, varying: list[Any], shared: list[Any]) -> None:
+        """Raise a ValueError where the policy's functions do not fit what this launch will call them with."""
+        own, common = iter(varying), iter(shared)
+        leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
+        shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
+        check_policy(
+            self.plan.policy,
+            jax.tree.unflatten(self.treedef, shapes),
+            jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype),
+            changing=self.plan.sampler is not None,
+            coverage=self.plan.coverage,
+        )
 
 
 def _run_blocks(
@@ -172,6 +185,7 @@ def lower(launch: _Launch, arguments: Any) -> Any:
 def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
     """The compiled launch for these shapes, and the seconds spent compiling it now."""
     if _jit_disabled():
+        launch.check(*arguments[1:3])
         return functools.partial(_run_blocks, launch), 0.0
     avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
     identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
@@ -179,6 +193,7 @@ def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
     if found is not None:
         return found, 0.0
     started = time.perf_counter()
+    launch.check(*arguments[1:3])
     wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
     compiled = _compile(lower(launch, arguments).lower(), wide)
     with _PROGRAMS_LOCK:
@@ -203,31 +218,25 @@ def _jit_disabled() -> bool:
     return bool(getattr(jax.config, "jax_disable_jit", False))
 
 
-def _stretch_epochs(horizon: int, pulls: int, turns: int) -> tuple[int, bool]:
-    """Epochs per stretch, a multiple of ``turns`` if there are several, and whether they make up the horizon."""
-    if pulls > 1:
-        length = turns * max(1, STRETCH // (turns * pulls))
-        return length, horizon % (length * pulls) == 0
-    if horizon <= STRETCH:
-        return horizon, True
-    divisors = [n for n in range(STRETCH // 2, 2 * STRETCH + 1) if horizon % n == 0 and n % turns == 0]
-    if divisors:
-        return min(divisors, key=lambda n: abs(math.log(n / STRETCH))), True
-    return STRETCH, False
+def _stretch_epochs(horizon: int, policy: Policy) -> int:
+    """Epochs per stretch: about STRETCH pulls, no more than the horizon needs, a multiple of the updates in turn.
+
+    Two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one kernel.
+    """
+    pulls, turns = policy.pulls_per_epoch, len(policy.updates)
+    return turns * -(-min(max(2, STRETCH // pulls), -(-horizon // pulls)) // turns)
 
 
 def _plan(policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str) -> Plan:
     """What shapes the program of one attempt, without a trace."""
-    in_turn = policy.fixed is not None and bandit.sampler is None and len(policy.fixed.in_turn) > 1
-    length, whole = _stretch_epochs(horizon, policy.pulls_per_epoch, 2 if in_turn else 1)
-    opening = policy.opening
+    length = _stretch_epochs(horizon, policy)
+    opening = None if policy.buffers is None else policy.buffers.opening
     playing = opening.policy if opening is not None and horizon <= opening.pulls else policy
     return Plan(
-        policy=playing._replace(facts=(), notes=(), enlarge=None),  # what does not decide the program
+        policy=playing,
         sampler=bandit.sampler,
         generator=_generator(bandit.generator, dtype_name)[0],
         epochs_per_stretch=length,
-        whole=whole,
         refresh_stride=max(1, REFRESH // (length * policy.pulls_per_epoch)),
         static_law=static_law,
         trace_pulls=0,
@@ -383,9 +392,11 @@ def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the or
         raise ValueError(f"policy={kind(policy)}: must be a linbet_jax.Policy, the first of what make_policy returns")
     if not isinstance(bandit, LinearBandit):
         raise ValueError(f"bandit={kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
-    if coverage and (policy.region is None or (policy.fixed is not None and policy.fixed.region is None)):
+    if coverage and policy.region is None:
         raise ValueError(f"coverage={coverage!r}: policy {policy.name} has no confidence region")
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
+    if not policy.updates:
+        raise ValueError(f"policy {policy.name}: update=(): must be a function, or a tuple of at least one")
     horizon = whole_number("horizon", horizon, 1)
     most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
     if horizon >= most:
@@ -408,8 +419,6 @@ def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the or
 
     rows_seed = np.tile(seed_array, len(grid))
     leaves, treedef = _stack(grid, dtype_name, separate)
-    shapes = tuple((leaf.values.shape[leaf.varies :], str(leaf.values.dtype)) for leaf in leaves)
-    check_protocol(policy._replace(facts=(), notes=()), treedef, shapes, bandit.num_arms, bandit.dim, dtype_name)
     total = rows_seed.size
     law, static_law = _law(bandit.noise, dtype_name)
     _, numbers = _generator(bandit.generator, dtype_name)
@@ -417,24 +426,26 @@ def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the or
     outputs: dict[str, npt.NDArray[Any]] = {}
     pending = np.arange(total)
     clock = {"compile": 0.0, "run": 0.0}
+    shape = bandit.num_arms, bandit.dim
     current, repeated = policy, np.zeros(total, bool)
     for attempt in range(MAX_ENLARGEMENTS + 1):
         plan = _plan(current, bandit, horizon, static_law, dtype_name)
         plan = plan._replace(trace_pulls=horizon if trace else 0, coverage=bool(coverage))
-        launch = _Launch(plan, lanes.devices, block, treedef, tuple(leaf.varies for leaf in leaves))
+        launch = _Launch(plan, lanes.devices, block, treedef, tuple(leaf.varies for leaf in leaves), shape)
         _launch_all(
             launch, lanes.at_once, leaves, rows_seed, pending, world, rounds, key, chunk, progress, clock, outputs
         )
         pending = np.flatnonzero(outputs["overflow"])
         if pending.size == 0:
             break
-        if current.enlarge is None or attempt == MAX_ENLARGEMENTS:
+        enlarge = None if current.buffers is None else current.buffers.enlarge
+        if enlarge is None or attempt == MAX_ENLARGEMENTS:
             raise ValueError(
                 f"policy {policy.name}: seed {int(rows_seed[pending[0]])} overflows its buffers"
                 + (f" after {attempt} enlargements" if attempt else "")
             )
         repeated[pending] = True
-        current = current.enlarge()
+        current = enlarge()
 
     count = seed_array.size
     results = []
@@ -451,8 +462,8 @@ def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the or
                 final_estimate=outputs["estimate"][own] if "estimate" in outputs else None,
                 trace=Trace(outputs["trace_arms"][own], outputs["trace_payoffs"][own]) if trace else None,
                 params=params,
-                facts=dict(policy.facts),
-                notes=policy.notes,
+                facts=dict(policy.about.facts),
+                notes=policy.about.notes,
                 block_size=block,
                 dtype=dtype_name,
                 device=str(lanes),

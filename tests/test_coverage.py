@@ -121,7 +121,7 @@ def test_unwatched_programs_are_those_of_a_policy_without_a_region(monkeypatch):
     monkeypatch.setattr(simulator, "lower", spy)
     bandit = problem()
     policy, params = lb.make_policy("oful", bandit, horizon=70)
-    bare = policy._replace(region=None, fixed=policy.fixed._replace(region=None))
+    bare = policy._replace(region=lambda state, arms, params: policy.region(state, arms, params)[:1])
     for player, coverage in ((policy, False), (bare, False), (policy, True)):
         with pytest.raises(RuntimeError, match="lowered"):
             lb.simulate(player, params, bandit, horizon=70, num_seeds=2, key=KEY, dtype="float64", coverage=coverage)
@@ -173,8 +173,8 @@ def test_what_has_no_region_is_refused(name):
 def test_a_region_of_the_wrong_shape_is_told():
     bandit = problem()
     policy, params = lb.make_policy("oful", bandit, horizon=50)
-    broken = policy._replace(region=lambda state, point, params: (state.center - point, params.ridge))
-    with pytest.raises(ValueError, match=r"policy oful: region must return a distance and a radius, not shapes"):
+    broken = policy._replace(region=lambda state, arms, params: lb.Region(jnp.zeros(3), params.ridge, lambda v: v))
+    with pytest.raises(ValueError, match=r"policy oful: region's radius and norm must be one number each, not"):
         lb.simulate(broken, params, bandit, horizon=50, num_seeds=1, key=KEY)
 
 

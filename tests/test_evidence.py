@@ -48,7 +48,7 @@ class Simulator:
                 SimpleNamespace(
                     regret=(horizon**0.7 * (1 + 0.1 * seeds + told + abs(np.log(scale / 0.1))))[:, None],
                     health=health,
-                    notes=policy.notes,
+                    notes=policy.about.notes,
                     coverage=SimpleNamespace(first_miss=np.where(ratio > 1, 12, 0), worst_ratio=ratio),
                     reruns=0,
                     compile_seconds=0.0,
@@ -245,9 +245,9 @@ def test_a_policy_that_knows_theta_star_is_found_out(monkeypatch, tmp_path, caps
 
     cheat = lb.Policy(
         name="cheat",
-        init=lambda params: jnp.zeros((), jnp.int32),
+        init=lambda arms, params: jnp.zeros((), jnp.int32),
         select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
-        update=lambda state, feature, payoffs, params: state + 1,
+        update=lambda state, arms, index, payoffs, params: state + 1,
     )
     monkeypatch.setattr(lower_bound, "lower_bound", known)
     monkeypatch.setattr(lower_bound, "POLICIES", ("oful",))

@@ -11,7 +11,7 @@ import pytest
 import linbet_jax as lb
 from linbet_jax import simulator, theory
 from linbet_jax.kernels.selection import squared_widths
-from linbet_jax.policies import tofu
+from linbet_jax.policies import FixedSet, tofu
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -91,24 +91,26 @@ def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
     bandit = bandit_of()
     policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **options)
     params, arms = cast(params), jnp.asarray(bandit.arms)
-    state = policy.init(params)
+    state = policy.init(arms, params)
     key = jax.random.key(0)
     payoffs = jnp.asarray(np.random.default_rng(0).standard_t(3, size=policy.pulls_per_epoch))
     index = policy.select(key, state, arms, params)
     assert index.shape == ()
     assert index.dtype == jnp.int32
-    after = policy.update(state, arms[2], payoffs, params)
+    after = policy.updates[0](state, arms, 2, payoffs, params)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
-    compiled = jax.jit(policy.update)(state, arms[2], payoffs, params)
+    compiled = jax.jit(policy.updates[0])(state, arms, 2, payoffs, params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), after, compiled)
-    batched = jax.vmap(policy.update, in_axes=(None, 0, None, None))(state, arms[:2], payoffs, params)
-    alone = policy.update(state, arms[1], payoffs, params)
+    batched = jax.vmap(policy.updates[0], in_axes=(None, None, 0, None, None))(
+        state, arms, jnp.arange(2), payoffs, params
+    )
+    alone = policy.updates[0](state, arms, 1, payoffs, params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, rtol=1e-11, atol=1e-13), batched, alone)
     if policy.refresh is not None:
-        fresh = policy.refresh(after, params)
+        fresh = policy.refresh(after, arms, params)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), fresh, after)
-    if policy.estimate is not None:
-        assert policy.estimate(after, params).shape == (3,)
+    if policy.region is not None:
+        assert policy.region(after, arms, params).center.shape == (3,)
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
@@ -149,7 +151,7 @@ def run_plain(name, bandit):
 
 @pytest.mark.parametrize("name", ["menu", "tofu", "mom", "crt", "oful"])
 def test_doubling_the_scale_doubles_the_optimistic_term(name, monkeypatch):  # P4
-    modules = ["linbet_jax.policies._ridge", "linbet_jax.policies.menu", "linbet_jax.policies.tofu"]
+    modules = ["linbet_jax.policies.ridge", "linbet_jax.policies.menu", "linbet_jax.policies.tofu"]
     bandit = bandit_of()
     seen = []
 
@@ -161,7 +163,7 @@ def test_doubling_the_scale_doubles_the_optimistic_term(name, monkeypatch):  # P
         monkeypatch.setattr(sys.modules[module], "argmax_index", keep)
     policy, params = lb.make_policy(name, bandit, horizon=HORIZON, radius_scale=0.3)
     params, arms = cast(params), jnp.asarray(bandit.arms)
-    state = policy.init(params)
+    state = policy.init(arms, params)
     for _ in range(3):
         for scale in (1, 2):
             policy.select(jax.random.key(0), state, arms, params._replace(radius_scale=scale * params.radius_scale))
@@ -169,15 +171,16 @@ def test_doubling_the_scale_doubles_the_optimistic_term(name, monkeypatch):  # P
         np.testing.assert_array_equal(values, same)
         np.testing.assert_allclose(twice, 2 * once, rtol=1e-14)
         assert np.all(once > 0)
-        state = policy.update(state, arms[1], jnp.linspace(-1, 9, policy.pulls_per_epoch), params)
+        state = policy.updates[0](state, arms, 1, jnp.linspace(-1, 9, policy.pulls_per_epoch), params)
 
 
 def test_the_first_payoff_is_not_thrown_away():  # P15
     bandit = bandit_of(2, 1, lb.noise.StudentT(1.9), epsilon=0.5)
     policy, params = lb.make_policy("tofu", bandit, horizon=10_000, raw_moment_bound=1.0)
     params = cast(params)
-    after = policy.update(policy.init(params), jnp.ones(1), jnp.array([0.1]), params)
-    np.testing.assert_allclose(policy.estimate(after, params), 0.05, rtol=1e-12)  # y x / (lambda + x^2)
+    arms = jnp.ones((2, 1))
+    after = policy.updates[0](policy.init(arms, params), arms, 1, jnp.array([0.1]), params)
+    np.testing.assert_allclose(policy.region(after, arms, params).center, 0.05, rtol=1e-12)  # y x / (lambda + x^2)
 
 
 # TOFU's forms
@@ -231,7 +234,7 @@ def test_an_overflowing_buffer_is_repeated_with_a_larger_one():
 
 def test_a_spectrum_beyond_the_rational_root_is_repeated_with_a_wider_one():
     bandit = bandit_of(5, 2, lb.noise.StudentT(1.8), epsilon=0.5)
-    narrow = tofu(2, condition=100.0)
+    narrow = tofu(FixedSet(2), condition=100.0)
     _, params = lb.make_policy("tofu", bandit, horizon=600)
     known = {
         "horizon": 600,
@@ -376,10 +379,10 @@ def test_nan_debugging_is_silent(name):  # P18
         policy, params = lb.make_policy(name, bandit, horizon=HORIZON)
         with jax.disable_jit():
             params, arms = cast(params), jnp.asarray(bandit.arms)
-            state = policy.init(params)
+            state = policy.init(arms, params)
             for t in range(2):
                 index = policy.select(jax.random.key(t), state, arms, params)
-                state = policy.update(state, arms[index], jnp.full(policy.pulls_per_epoch, 1.0 + t), params)
+                state = policy.updates[0](state, arms, index, jnp.full(policy.pulls_per_epoch, 1.0 + t), params)
 
 
 # MENU's and MoM's epochs
@@ -388,7 +391,7 @@ def test_nan_debugging_is_silent(name):  # P18
 def test_menu_plays_exactly_t_pulls():  # P12
     bandit = lb.dataset("S1")
     policy, params = lb.make_policy("menu", bandit, horizon=20_000, delta=0.01)
-    assert dict(policy.facts) == {"k": 373, "N": 53}
+    assert dict(policy.about.facts) == {"k": 373, "N": 53}
     result = lb.simulate(
         policy, params, bandit, horizon=20_000, num_seeds=1, key=jax.random.key(0), trace=True, dtype="float64"
     )
@@ -406,7 +409,7 @@ def test_menu_plays_exactly_t_pulls():  # P12
 def test_k_uses_eulers_number_and_not_epsilon():  # P13
     law = lb.noise.StudentT(3.0)
     half, one = bandit_of(noise=law, epsilon=0.5), bandit_of(noise=law, epsilon=1.0)
-    counts = [dict(lb.make_policy("menu", b, horizon=20_000)[0].facts)["k"] for b in (half, one)]
+    counts = [dict(lb.make_policy("menu", b, horizon=20_000)[0].about.facts)["k"] for b in (half, one)]
     assert counts == [317, 317]
 
 
@@ -419,16 +422,16 @@ def test_menu_too_short_names_the_smallest_horizon():  # P11
 
 def test_mom_says_when_it_plays_fewer_epochs():
     policy, params = lb.make_policy("mom", bandit_of(), horizon=200)
-    assert "fewer and longer" in policy.notes[0]
+    assert "fewer and longer" in policy.about.notes[0]
     result = lb.simulate(policy, params, bandit_of(), horizon=200, num_seeds=1, key=jax.random.key(0))
-    assert result.notes == policy.notes
-    assert lb.make_policy("mom", bandit_of(), horizon=20_000)[0].notes == ()
+    assert result.notes == policy.about.notes
+    assert lb.make_policy("mom", bandit_of(), horizon=20_000)[0].about.notes == ()
 
 
 def test_oful_says_when_the_noise_has_no_deviation():
     policy, params = lb.make_policy("oful", lb.dataset("S3"), horizon=100)
     assert params.noise_scale == 1.0
-    assert "no finite standard deviation" in policy.notes[0]
+    assert "no finite standard deviation" in policy.about.notes[0]
     _, params = lb.make_policy("oful", bandit_of(noise=lb.noise.StudentT(3.0, 2.0)), horizon=100)
     assert params.noise_scale == pytest.approx(2 * np.sqrt(3))
 

@@ -326,18 +326,17 @@ def test_rank_one_updates_do_not_drift_in_a_million_pulls(name):
     horizon = 1_000_313  # a prime: stretches of 128 pulls, the last three of them after the last refresh
     bandit = lb.dataset("S3")
     policy, params = lb.make_policy(name, bandit, horizon=horizon)
-    fixed = policy.fixed
 
     def drift(state, arms, params):
-        fresh = fixed.refresh(state, arms, params)
+        fresh = policy.refresh(state, arms, params)
         pairs = list(zip(state.design[1:3], fresh.design[1:3], strict=True))  # the inverse and the squared widths
         if name == "tofu":
             settled = state.root.inverses - state.root.image[:, None, :] * state.root.scaled[None]
             pairs += [(state.root.root, fresh.root.root), (settled, fresh.root.inverses)]
         far = [jnp.max(jnp.abs(kept - exact)) / jnp.max(jnp.abs(exact)) for kept, exact in pairs]
-        return jnp.zeros(arms.shape[1]).at[: len(far)].set(jnp.stack(far))
+        return lb.Region(jnp.zeros(arms.shape[1]).at[: len(far)].set(jnp.stack(far)))
 
-    watched = policy._replace(fixed=fixed._replace(estimate=drift))
+    watched = policy._replace(region=drift)
     result = lb.simulate(
         watched, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64", block_size=1, num_records=2
     )
@@ -353,13 +352,8 @@ def test_updates_in_turn_play_what_single_ones_play(horizon):
     # A prime: whole stretches, the opening's end, and a remainder that ends on a deferred update; and stretches alone.
     bandit = bandit_of(8, 4, lb.noise.Pareto(2.0), epsilon=0.5)
     policy, params = lb.make_policy("tofu", bandit, horizon=horizon, radius_scale=0.05)
-    opening = policy.opening
-    single = policy._replace(
-        fixed=policy.fixed._replace(in_turn=()),
-        opening=opening
-        and opening._replace(policy=opening.policy._replace(fixed=opening.policy.fixed._replace(in_turn=()))),
-    )
-    assert len(policy.fixed.in_turn) == 2
+    single = policy._replace(update=policy.buffers.opening.policy.update)  # the opening updates one by one
+    assert len(policy.updates) == 2
     turned, alone = (
         lb.simulate(p, params, bandit, horizon=horizon, num_seeds=3, key=KEY, trace=True, dtype="float64")
         for p in (policy, single)
@@ -369,22 +363,15 @@ def test_updates_in_turn_play_what_single_ones_play(horizon):
 
 
 def test_updates_are_used_in_turn_from_the_first_one_on():
-    played = lb.FixedSet(
+    policy = lb.Policy(
+        name="turns",
         init=lambda arms, params: jnp.zeros(2, jnp.int32),
         select=lambda key, state, arms, params: state[0] % 2,
-        update=lambda state, arms, index, payoffs, params: state,
-        estimate=lambda state, arms, params: state.astype(jnp.float64),
-        in_turn=tuple(
+        update=tuple(
             (lambda state, arms, index, payoffs, params, place=place: state.at[0].set(place + 1).at[1].add(1))
             for place in (0, 1)
         ),
-    )
-    policy = lb.Policy(
-        name="turns",
-        init=lambda params: jnp.zeros(2, jnp.int32),
-        select=lambda key, state, arms, params: state[0] % 2,
-        update=lambda state, feature, payoffs, params: state,
-        fixed=played,
+        region=lambda state, arms, params: lb.Region(state.astype(jnp.float64)),
     )
     bandit = bandit_of(2, 2)
     for horizon in (1, 7, 400, 509):
@@ -393,19 +380,20 @@ def test_updates_are_used_in_turn_from_the_first_one_on():
         )
         np.testing.assert_array_equal(result.trace.arms, np.tile(np.arange(horizon) % 2, (2, 1)))
         np.testing.assert_array_equal(result.final_estimate[:, 1], horizon)
-    with pytest.raises(ValueError, match="in_turn must hold no function or two"):
-        lb.simulate(
-            policy._replace(fixed=played._replace(in_turn=played.in_turn[:1])),
-            {},
-            bandit,
-            horizon=4,
-            num_seeds=1,
-            key=KEY,
-            dtype="float64",
-        )
+    with pytest.raises(ValueError, match=r"update=\(\): must be a function, or a tuple of at least one"):
+        lb.simulate(policy._replace(update=()), {}, bandit, horizon=4, num_seeds=1, key=KEY, dtype="float64")
 
 
 # Worlds that change
+
+
+@pytest.mark.parametrize("name", ["oful", "menu", "tofu"])
+def test_a_policy_for_a_fixed_set_is_refused_where_sets_change(name):
+    arms = jnp.eye(3)
+    changing = lb.LinearBandit.changing_sets(lambda key, t: arms, np.ones(3), lb.noise.StudentT(3.0), arm_norm=1.0)
+    policy, params = lb.make_policy(name, bandit_of(3, 3), horizon=400)
+    with pytest.raises(ValueError, match=f"policy {name}: init .*was made for a fixed decision set; make it for the"):
+        lb.simulate(policy, params, changing, horizon=400, num_seeds=1, key=KEY)
 
 
 def test_alternating_sets_and_the_best_of_each_round():  # S2
@@ -415,9 +403,9 @@ def test_alternating_sets_and_the_best_of_each_round():  # S2
     )
     best = lb.Policy(
         name="best",
-        init=lambda params: jnp.zeros(()),
+        init=lambda arms, params: jnp.zeros(()),
         select=lambda key, state, arms, params: jnp.argmax(jnp.sum(arms, axis=1)),
-        update=lambda state, feature, payoffs, params: state,
+        update=lambda state, arms, index, payoffs, params: state,
     )
     result = lb.simulate(best, (), bandit, horizon=200, num_seeds=3, key=KEY, dtype="float64", trace=True)
     assert np.all(result.regret == 0)
@@ -562,20 +550,20 @@ def test_health_names_the_first_bad_pull():
     def policy_that(breaks):
         return lb.Policy(
             name="breaks",
-            init=lambda params: jnp.zeros((), params["one"].dtype),
+            init=lambda arms, params: jnp.zeros((), params["one"].dtype),
             select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
             update=breaks,
         )
 
-    state_breaks = policy_that(lambda s, x, y, p: jnp.where(s >= 41, jnp.nan, s + 1))
+    state_breaks = policy_that(lambda s, x, i, y, p: jnp.where(s >= 41, jnp.nan, s + 1))
     result = lb.simulate(state_breaks, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
     np.testing.assert_array_equal(result.health, [42, 42])
-    outside = policy_that(lambda s, x, y, p: s)._replace(
+    outside = policy_that(lambda s, x, i, y, p: s)._replace(
         select=lambda key, state, arms, params: jnp.asarray(arms.shape[0])
     )
     result = lb.simulate(outside, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
     np.testing.assert_array_equal(result.health, [1, 1])
-    fine = policy_that(lambda s, x, y, p: s + 1)
+    fine = policy_that(lambda s, x, i, y, p: s + 1)
     result = lb.simulate(fine, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
     assert not result.health.any()
 
@@ -639,7 +627,7 @@ def test_health_sees_a_mean_that_the_law_does_not_have():
 
 
 def test_a_users_own_triple_runs_unchanged():
-    def init(params):
+    def init(arms, params):
         return {"sums": jnp.zeros(6), "counts": jnp.zeros(6)}
 
     def select(key, state, arms, params):
@@ -647,7 +635,7 @@ def test_a_users_own_triple_runs_unchanged():
         means = state["sums"] / jnp.maximum(state["counts"], 1)
         return jnp.where(explore, jax.random.randint(jax.random.fold_in(key, 1), (), 0, 6), jnp.argmax(means))
 
-    def update(state, feature, payoffs, params):
+    def update(state, arms, index, payoffs, params):
         return {"sums": state["sums"] + payoffs.sum(), "counts": state["counts"] + 1}
 
     policy = lb.Policy(name="mine", init=init, select=select, update=update)
@@ -781,25 +769,44 @@ def test_a_policy_for_another_dimension_is_refused():
         ),
         ({"select": lambda key, state, arms, params: arms[0, 0]}, r"select must return one integer, not float64\[\]"),
         (
-            {"update": lambda state, x, y, params: state + x},
+            {"update": lambda state, arms, i, y, params: state + arms[i]},
             r"update changes the state from float64\[\] to float64\[3\]",
         ),
-        ({"update": lambda state, x, y, params: (state, state)}, "update must return a state of the structure"),
-        ({"update": lambda state, x, y, params: state + x @ jnp.ones(7)}, "does not fit 6 arms of dimension 3"),
-        ({"update": lambda state, x, y, params: params.missing}, "policy broken: does not fit.*has no attribute"),
-        ({"estimate": lambda state, params: state["theta"]}, "policy broken: does not fit"),
-        ({"estimate": lambda state, params: jnp.zeros((2, 2))}, r"estimate must return an array of shape \[3\]"),
-        ({"finite": lambda state: jnp.ones(2, bool)}, r"finite must return an array of shape \[\]"),
-        ({"refresh": lambda state, params: jnp.zeros(2)}, "refresh changes the state"),
+        ({"update": lambda state, arms, i, y, params: (state, state)}, "update must return a state of the structure"),
+        (
+            {"update": lambda state, arms, i, y, params: state + arms[i] @ jnp.ones(7)},
+            "update does not fit 6 arms of dimension 3",
+        ),
+        (
+            {"update": lambda state, arms, i, y, params: params.missing},
+            "update does not fit.*has no attribute.*parameter",
+        ),
+        (
+            {"select": lambda key, state, arms, params: 1 if state > 0 else 0},
+            "select cannot be compiled: use jnp.where",
+        ),
+        (
+            {"update": lambda state, arms, i, y, params: state + np.array(y)[0]},
+            "update cannot be compiled: use jax.numpy",
+        ),
+        ({"update": lambda state, arms, i, y, params: state + int(i)}, "update cannot be compiled: leave arrays"),
+        ({"update": lambda state, arms, i, y, params: state.astype(jnp.float32)}, r"update changes the state from"),
+        ({"region": lambda state, arms, params: state["theta"]}, "policy broken: region does not fit"),
+        (
+            {"region": lambda s, arms, params: lb.Region(jnp.zeros((2, 2)))},
+            r"region's center must have the shape \[3\]",
+        ),
+        ({"finite": lambda state: jnp.ones(2, bool)}, "finite must return one truth value, not bool"),
+        ({"refresh": lambda state, arms, params: jnp.zeros(2)}, "refresh changes the state"),
         ({"pulls_per_epoch": 0}, "pulls_per_epoch=0: must be a whole number"),
     ],
 )
 def test_a_users_policy_that_breaks_the_protocol_is_told_how(broken, message):
     policy = lb.Policy(
         name="broken",
-        init=lambda params: jnp.zeros((), jnp.float64),
+        init=lambda arms, params: jnp.zeros((), jnp.float64),
         select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
-        update=lambda state, feature, payoffs, params: state,
+        update=lambda state, arms, index, payoffs, params: state,
     )._replace(**broken)
     with pytest.raises(ValueError, match=message):
         lb.simulate(policy, (), bandit_of(), horizon=10, num_seeds=1, key=KEY, dtype="float64")
@@ -840,9 +847,9 @@ def test_what_a_shape_was_made_for_cannot_be_replaced():
 def test_pulls_are_counted_in_32_bits():
     slow = lb.Policy(
         name="slow",
-        init=lambda params: jnp.zeros(()),
+        init=lambda arms, params: jnp.zeros(()),
         select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
-        update=lambda state, feature, payoffs, params: state,
+        update=lambda state, arms, index, payoffs, params: state,
         pulls_per_epoch=100_000,
     )
     with pytest.raises(ValueError, match=r"horizon=2147483348: must be below 2147283648"):
@@ -859,7 +866,7 @@ def test_settings_of_different_structure_are_refused():
         lb.simulate_grid(policy, [], bandit, **known)
     with pytest.raises(ValueError, match="must share one structure"):
         lb.simulate_grid(policy, [params, lb.policies.GreedyParams(1.0, 300.0)], bandit, **known)
-    unchecked = policy._replace(check=None)
+    unchecked = policy._replace(about=type(policy.about)())
     with pytest.raises(ValueError, match="one shape"):
         lb.simulate_grid(unchecked, [params, params._replace(ridge=np.ones(2))], bandit, **known)
 

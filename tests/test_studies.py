@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from linbet_jax import tables
-from linbet_jax.cli import main
 from linbet_jax.cli import reproduce as command
 from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2

@@ -328,12 +328,12 @@ import linbet_jax as lb
 
 @functools.lru_cache
 def _policy(dim, step):
-    def init(params):
+    def init(arms, params):
         return {"pulls": jnp.zeros((), jnp.int32), "sum": jnp.zeros(dim, params["weight"].dtype)}
     def select(key, state, arms, params):
         return (step * state["pulls"]) % arms.shape[0]
-    def update(state, feature, payoffs, params):
-        return {"pulls": state["pulls"] + 1, "sum": state["sum"] + params["weight"] * payoffs[0] * feature}
+    def update(state, arms, index, payoffs, params):
+        return {"pulls": state["pulls"] + 1, "sum": state["sum"] + params["weight"] * payoffs[0] * arms[index]}
     return lb.Policy("turns", init, select, update)
 
 def make(bandit, *, horizon, step=1, weight=1.0):

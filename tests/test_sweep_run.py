@@ -719,7 +719,7 @@ def make(bandit, *, horizon, fails_at=-1):
         if fails_at == arms.shape[0]:
             raise FloatingPointError("it broke while it was traced")
         return state % arms.shape[0]
-    turns = lb.Policy("turns", lambda params: jnp.zeros((), jnp.int32), select, lambda s, f, p, params: s + 1)
+    turns = lb.Policy("turns", lambda arms, params: jnp.zeros((), jnp.int32), select, lambda s, a, i, p, params: s + 1)
     return turns, {"weight": 1.0}
 """
 

@@ -29,8 +29,8 @@ def simulator(monkeypatch):
             regret = (abs(np.log(params.radius_scale / best)) + offset)[:, None] * horizon
             results.append(
                 SimpleNamespace(
-                    regret=regret, health=np.zeros(num_seeds, int), notes=policy.notes, reruns=0, compile_seconds=1.0,
-                    run_seconds=2.0,
+                    regret=regret, health=np.zeros(num_seeds, int), notes=policy.about.notes, reruns=0,
+                    compile_seconds=1.0, run_seconds=2.0,
                 )
             )  # fmt: skip
         progress(len(grid) * num_seeds, len(grid) * num_seeds)

@@ -93,7 +93,7 @@ def plan(
                     else:
                         tasks.append(task)
                         # Cells that differ in epsilon or T alone may share a program.
-                        programs.add((policy._replace(facts=(), notes=(), enlarge=None), dim))
+                        programs.add((policy, dim))
     config = {**known, "full": full, "cells": [task.own for task in tasks]}
 
     def show(found: Mapping[str, Found]) -> Outputs:

@@ -87,10 +87,8 @@ def state_bytes(task: Task) -> int:
     shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
 
     def size(player: Policy) -> int:
-        if player.fixed is not None:
-            state = jax.eval_shape(player.fixed.init, arms, shapes)
-        else:
-            state = jax.eval_shape(player.init, shapes)
+        state = jax.eval_shape(player.init, arms, shapes)
         return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
-    return max(size(policy), 0 if policy.opening is None else size(policy.opening.policy))
+    opening = None if policy.buffers is None else policy.buffers.opening
+    return max(size(policy), 0 if opening is None else size(opening.policy))

@@ -1,25 +1,50 @@
-"""Policies: one file per paper, and the registry that makes one from a name, a bandit and options."""
+"""Policies: one file per paper, each registered by itself, and what they are built from."""
 
-from linbet_jax.policies.bystander import BystanderParams, bystander
-from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
+# In the order in which tables list the policies.
+# isort: off
 from linbet_jax.policies.menu import MenuParams, menu
+from linbet_jax.policies.tofu import TofuParams, tofu
+from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.oful import OfulParams, oful
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
-from linbet_jax.policies.registry import BanditFacts, make_policy, names, options
-from linbet_jax.policies.tofu import TofuParams, tofu
+
+# isort: on
+from linbet_jax.policies.bystander import BystanderParams, bystander
+from linbet_jax.policies.designs import AnySets, Design, FixedSet, design_of
+from linbet_jax.policies.registry import (
+    BanditFacts,
+    Cost,
+    Entry,
+    Setup,
+    entry,
+    make_policy,
+    names,
+    options,
+    register,
+)
+from linbet_jax.policies.ridge import RidgeState, ridge_policy, scaled_radius
 
 __all__ = [
+    "AnySets",
     "BanditFacts",
     "BystanderParams",
+    "Cost",
     "CrtParams",
+    "Design",
+    "Entry",
+    "FixedSet",
     "GreedyParams",
     "MenuParams",
     "MomParams",
     "OfulParams",
+    "RidgeState",
+    "Setup",
     "TofuParams",
     "UniformParams",
     "bystander",
     "crt",
+    "design_of",
+    "entry",
     "greedy",
     "make_policy",
     "menu",
@@ -27,6 +52,9 @@ __all__ = [
     "names",
     "oful",
     "options",
+    "register",
+    "ridge_policy",
+    "scaled_radius",
     "tofu",
     "uniform",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policy import FixedSet, Opening, Policy
+from linbet_jax.policy import Buffers, Opening, Policy, Update
 
 
 class BystanderParams(NamedTuple):
@@ -49,72 +50,50 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
         raise ValueError(
             "theta_norm=inf: a bystander must be told S, since fresh instances tell theirs to params alone"
         )
-    return _pair(policy), BystanderParams(params)
+    check = policy.about.check
+    about = dataclasses.replace(policy.about, check=None if check is None else lambda pair: check(pair.policy))
+    return _pair(policy)._replace(about=about), BystanderParams(params)
 
 
 @functools.lru_cache(maxsize=256)
 def _pair(policy: Policy) -> Policy:
     """The pair, for any parameters; cached so that equal pairs are one trace."""
     half = policy.pulls_per_epoch
-    estimate, region, refresh = policy.estimate, policy.region, policy.refresh
-    enlarge, check, fixed = policy.enlarge, policy.check, policy.fixed
-    overflowed, finite = _both(policy)
+    region, refresh, finite, buffers = policy.region, policy.refresh, policy.finite, policy.buffers
 
-    def update(state: Pair, feature: jax.Array, payoffs: jax.Array, params: BystanderParams) -> Pair:
-        parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
-        return Pair(*(policy.update(one, feature, seen, params.policy) for one, seen in parts))
+    def both(update: Update) -> Update:
+        def updated(
+            state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams
+        ) -> Pair:
+            parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
+            return Pair(*(update(one, arms, index, seen, params.policy) for one, seen in parts))
 
-    return policy._replace(
-        init=lambda params: Pair(policy.init(params.policy), policy.init(params.policy)),
+        return updated
+
+    return Policy(
+        name=policy.name,
+        init=lambda arms, params: Pair(policy.init(arms, params.policy), policy.init(arms, params.policy)),
         select=lambda key, state, arms, params: policy.select(key, state.player, arms, params.policy),
-        update=update,
+        update=tuple(both(update) for update in policy.updates),
         pulls_per_epoch=2 * half,
-        estimate=None if estimate is None else lambda state, params: estimate(state.bystander, params.policy),
-        region=None if region is None else lambda state, point, params: region(state.bystander, point, params.policy),
-        refresh=None if refresh is None else lambda state, params: Pair(*(refresh(s, params.policy) for s in state)),
-        overflowed=overflowed,
-        enlarge=None if enlarge is None else lambda: _pair(enlarge()),
-        finite=finite,
-        fixed=None if fixed is None else _fixed_pair(fixed, half),
-        opening=None if policy.opening is None else _opening(policy.opening),
-        check=None if check is None else lambda params: check(params.policy),
-        max_pulls=None if policy.max_pulls is None else 2 * policy.max_pulls,
-    )
-
-
-def _fixed_pair(fixed: FixedSet, half: int) -> FixedSet:
-    region, refresh = fixed.region, fixed.refresh
-    overflowed, finite = _both(fixed)
-
-    def update(state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams) -> Pair:
-        parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
-        return Pair(*(fixed.update(one, arms, index, seen, params.policy) for one, seen in parts))
-
-    return FixedSet(
-        init=lambda arms, params: Pair(fixed.init(arms, params.policy), fixed.init(arms, params.policy)),
-        select=lambda key, state, arms, params: fixed.select(key, state.player, arms, params.policy),
-        update=update,
-        estimate=lambda state, arms, params: fixed.estimate(state.bystander, arms, params.policy),
-        region=None
-        if region is None
-        else lambda state, arms, point, params: region(state.bystander, arms, point, params.policy),
+        region=None if region is None else lambda state, arms, params: region(state.bystander, arms, params.policy),
         refresh=None
         if refresh is None
         else lambda state, arms, params: Pair(*(refresh(one, arms, params.policy) for one in state)),
-        overflowed=overflowed,
-        finite=finite,
+        finite=None if finite is None else lambda state: finite(state.player) & finite(state.bystander),
+        buffers=None if buffers is None else _buffers(buffers),
     )
 
 
-def _both(form: Policy | FixedSet) -> tuple[Any, Any]:
-    """`overflowed` when one of the two has, `finite` when both are."""
-    overflowed, finite = form.overflowed, form.finite
-    return (
-        None if overflowed is None else lambda state: overflowed(state.player) | overflowed(state.bystander),
-        None if finite is None else lambda state: finite(state.player) & finite(state.bystander),
+def _buffers(buffers: Buffers) -> Buffers:
+    overflowed, enlarge, max_pulls, opening = buffers
+    return Buffers(
+        overflowed=None if overflowed is None else lambda state: overflowed(state.player) | overflowed(state.bystander),
+        enlarge=None if enlarge is None else lambda: _pair(enlarge()),
+        max_pulls=None if max_pulls is None else 2 * max_pulls,
+        opening=None
+        if opening is None
+        else Opening(
+            2 * opening.pulls, _pair(opening.policy), lambda state: Pair(*(opening.handover(one) for one in state))
+        ),
     )
-
-
-def _opening(opening: Opening) -> Opening:
-    handover = opening.handover
-    return Opening(2 * opening.pulls, _pair(opening.policy), lambda state: Pair(*map(handover, state)))

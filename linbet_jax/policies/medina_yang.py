@@ -10,9 +10,11 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
-from linbet_jax.policies._checks import check_params
-from linbet_jax.policies._ridge import at_start, ridge_policy
-from linbet_jax.policy import Policy
+from linbet_jax.policies._checks import check_params, flag
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import ridge_policy, scaled_radius
+from linbet_jax.policy import About, Policy
 
 
 class MomParams(NamedTuple):
@@ -40,11 +42,11 @@ class MomParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
+def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
     """MoM: every epoch plays one arm r times and feeds the median of q block means to one ridge estimate.
 
     Args:
-        dim: d.
+        design: of the decision sets.
         pulls: r, pulls per epoch.
         blocks: q, blocks; floor(r / q) pulls each, those beyond are left out.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.mom_radius`.
@@ -74,7 +76,7 @@ def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
             theta_norm=params.theta_norm,
             radius=radius,
         )
-        return at_start(updates, started, params)
+        return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: MomParams) -> jax.Array:
         return median_of_means(payoffs, blocks)
@@ -89,8 +91,8 @@ def mom(dim: int, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
                 f" q={blocks}; make_policy again instead of replacing these parameters"
             )
 
-    policy = ridge_policy("mom", dim, radius=beta, observe=observe, pulls_per_epoch=pulls)
-    return policy._replace(check=check)
+    about = About(check=check)
+    return ridge_policy("mom", design, radius=beta, observe=observe, pulls_per_epoch=pulls, about=about)
 
 
 class CrtParams(NamedTuple):
@@ -116,11 +118,11 @@ class CrtParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=128)
-def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
+def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Policy:
     """CRT: payoffs beyond alpha_t are dropped once, at their own pull, before one ridge estimate.
 
     Args:
-        dim: d.
+        design: of the decision sets.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.crt_radius`.
         scaled: multiply alpha_t by b^{1/p}, which makes the choices invariant to the payoffs' unit.
 
@@ -148,7 +150,7 @@ def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
             radius=radius,
             scaled=scaled,
         )
-        return at_start(updates, started, params)
+        return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrtParams) -> jax.Array:
         level = theory.crt_level(
@@ -159,4 +161,83 @@ def crt(dim: int, *, radius: str = "valid", scaled: bool = False) -> Policy:
         )
         return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
 
-    return ridge_policy("crt", dim, radius=beta, observe=observe)
+    return ridge_policy("crt", design, radius=beta, observe=observe)
+
+
+@register(
+    "mom",
+    label="MoM",
+    color="#E69F00",
+    cost=Cost(0.2, 3e-5, 0.0),
+    source="Medina, Yang 2016",
+    assumption="a central moment bound c of order 1 + epsilon",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "mom"),
+)
+def make_mom(
+    setup: Setup,
+    *,
+    radius: str = "valid",
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, MomParams]:
+    """MoM with the schedule of the horizon."""
+    order = setup.known("epsilon", epsilon)
+    schedule = theory.mom_schedule(setup.horizon, delta=setup.delta, epsilon=order)
+    policy = mom(setup.design, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
+    params = MomParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        epsilon=order,
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+        epochs=float(schedule.epochs),
+    )
+    facts = (
+        ("m", schedule.epochs),
+        ("r", schedule.pulls),
+        ("q", schedule.blocks),
+        ("block", schedule.block_pulls),
+    )
+    notes: tuple[str, ...] = ()
+    if schedule.shortened:
+        notes = (
+            f"MoM plays {schedule.epochs} epochs, fewer and longer than floor(T^(2 eps/(1 + 3 eps))), so that each of"
+            f" the {schedule.blocks} blocks holds a pull",
+        )
+    return policy.with_notes(facts=facts, notes=notes), params
+
+
+@register(
+    "crt",
+    label="CRT",
+    color="#009E73",
+    cost=Cost(0.17, 4e-4, 4e-4),
+    source="Medina, Yang 2016",
+    assumption="a raw moment bound b of order 1 + epsilon",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "crt"),
+)
+def make_crt(
+    setup: Setup,
+    *,
+    radius: str = "valid",
+    scaled: bool = False,
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, CrtParams]:
+    """CRT."""
+    params = CrtParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    return crt(setup.design, radius=radius, scaled=flag("scaled", scaled)), params

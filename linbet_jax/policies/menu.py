@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
-from linbet_jax.kernels.selection import argmax_index, squared_widths
+from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
-from linbet_jax.policies._designs import Design, design_add, design_init, design_norm, design_refresh
-from linbet_jax.policies._ridge import at_start
-from linbet_jax.policy import Policy
+from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import scaled_radius
+from linbet_jax.policy import About, Policy, Region
 
 
 class MenuParams(NamedTuple):
@@ -42,21 +43,21 @@ class MenuState(NamedTuple):
     """State of MENU: memory O(d k) and independent of T.
 
     Attributes:
-        design: V and its inverse; one rank-one update an epoch.
+        design: of the arms played; one rank-one update an epoch.
         moments: [d, k], column j is sum_i y_{i,j} x_i.
         center: [d], theta_{n,k*}.
         epochs: [] int32, n.
     """
 
-    design: Design
+    design: Any
     moments: jax.Array
     center: jax.Array
     epochs: jax.Array
 
 
 @functools.lru_cache(maxsize=256)
-def menu(dim: int, *, groups: int) -> Policy:
-    """MENU for features [dim] with k = ``groups`` pulls of one arm per epoch; parameters: :class:`MenuParams`.
+def menu(design: Design, *, groups: int) -> Policy:
+    """MENU with k = ``groups`` pulls of one arm per epoch; parameters: :class:`MenuParams`.
 
     Raises:
         ValueError: if ``groups`` is below 1.
@@ -64,37 +65,37 @@ def menu(dim: int, *, groups: int) -> Policy:
     if groups < 1:
         raise ValueError(f"groups={groups}: must be at least 1")
 
-    def init(params: MenuParams) -> MenuState:
-        dtype = params.ridge.dtype
-        return MenuState(
-            design=design_init(dim, params.ridge),
-            moments=jnp.zeros((dim, groups), dtype),
-            center=jnp.zeros(dim, dtype),
-            epochs=jnp.zeros((), jnp.int32),
-        )
+    def init(arms: Arms, params: MenuParams) -> MenuState:
+        start = design.init(arms, params.ridge)
+        zeros = jnp.zeros((design.dim, groups), start.inverse.dtype)
+        return MenuState(start, zeros, zeros[:, 0], jnp.zeros((), jnp.int32))
 
-    def radius(state: MenuState, params: MenuParams) -> jax.Array:
+    def beta(state: MenuState, params: MenuParams) -> jax.Array:
         started = theory.menu_radius(
-            state.epochs.astype(params.ridge.dtype),
-            dim=dim,
+            state.epochs.astype(state.center.dtype),
+            dim=design.dim,
             central_moment_bound=params.central_moment_bound,
             epsilon=params.epsilon,
             ridge=params.ridge,
             theta_norm=params.theta_norm,
         )
-        return at_start(state.epochs, started, params)
+        return scaled_radius(state.epochs, started, params)
 
     def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
         del key
-        beta = radius(state, params)
-        return argmax_index(dot(arms, state.center), squared_widths(arms, state.design.inverse), beta)
+        return argmax_index(dot(arms, state.center), design.squared_widths(state.design, arms), beta(state, params))
 
-    def update(state: MenuState, feature: jax.Array, payoffs: jax.Array, params: MenuParams) -> MenuState:
-        design = design_add(state.design, feature)
-        moments = state.moments + feature[:, None] * payoffs
-        estimates = dot(design.inverse, moments).T  # line 7, all k at once
-        index, _ = median_center(estimates, design.gram)  # lines 8-9
-        return MenuState(design, moments, estimates[index], state.epochs + 1)
+    def update(
+        state: MenuState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: MenuParams
+    ) -> MenuState:
+        grown, _ = design.add(state.design, arms, index)
+        moments = state.moments + arms[index][:, None] * payoffs
+        estimates = dot(grown.inverse, moments).T  # line 7, all k at once
+        best, _ = median_center(estimates, design.gram(grown, arms, params.ridge))  # lines 8-9
+        return MenuState(grown, moments, estimates[best], state.epochs + 1)
+
+    def region(state: MenuState, arms: Arms, params: MenuParams) -> Region:
+        return Region(state.center, beta(state, params), lambda v: design.norm(state.design, arms, params.ridge, v))
 
     return Policy(
         name="menu",
@@ -102,12 +103,45 @@ def menu(dim: int, *, groups: int) -> Policy:
         select=select,
         update=update,
         pulls_per_epoch=groups,
-        estimate=lambda state, params: state.center,
-        region=lambda state, point, params: (
-            design_norm(state.design, state.center - point),
-            radius(state, params),
-        ),
-        refresh=lambda state, params: state._replace(design=design_refresh(state.design, params.ridge)),
+        region=region,
+        refresh=lambda state, arms, params: state._replace(design=design.refresh(state.design, arms, params.ridge)),
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
-        check=check_params,
+        about=About(check=check_params),
     )
+
+
+@register(
+    "menu",
+    label="MENU",
+    color="#0072B2",
+    cost=Cost(0.9, 1e-4, 0.0),
+    source="Shao, Yu, King, Lyu 2018, Algorithm 1",
+    assumption="a central moment bound c of order 1 + epsilon",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "menu"),
+)
+def make_menu(
+    setup: Setup,
+    *,
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, MenuParams]:
+    """MENU with k from the horizon and delta."""
+    smallest = theory.menu_smallest_horizon(setup.delta)
+    if setup.horizon < smallest:
+        raise ValueError(
+            f"horizon={setup.horizon}: MENU at delta={setup.delta} needs T >= {smallest}"
+            " (256 + 24 ln(e/delta), and one whole epoch)"
+        )
+    groups = theory.menu_groups(setup.horizon, setup.delta)
+    params = MenuParams(
+        ridge=setup.ridge,
+        theta_norm=setup.theta_norm,
+        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    facts = (("k", groups), ("N", setup.horizon // groups))
+    return menu(setup.design, groups=groups).with_notes(facts=facts), params

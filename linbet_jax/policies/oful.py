@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
 
 from linbet_jax import theory
-from linbet_jax.policies._ridge import at_start, ridge_policy
+from linbet_jax.policies._checks import number
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 from linbet_jax.policy import Policy
 
 
@@ -34,8 +38,8 @@ class OfulParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=128)
-def oful(dim: int) -> Policy:
-    """OFUL for features [dim]; parameters: :class:`OfulParams`."""
+def oful(design: Design) -> Policy:
+    """OFUL; parameters: :class:`OfulParams`."""
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: OfulParams) -> jax.Array:
         beta = theory.oful_radius(
@@ -45,9 +49,34 @@ def oful(dim: int) -> Policy:
             ridge=params.ridge,
             theta_norm=params.theta_norm,
         )
-        return at_start(updates, beta, params)
+        return scaled_radius(updates, beta, params)
 
-    def observe(payoffs: jax.Array, number: jax.Array, params: OfulParams) -> jax.Array:
-        return payoffs[0]
+    return ridge_policy("oful", design, radius=radius)
 
-    return ridge_policy("oful", dim, radius=radius, observe=observe)
+
+@register(
+    "oful",
+    label="OFUL",
+    color="#CC79A7",
+    cost=Cost(0.17, 4e-4, 4e-4),
+    source="Abbasi-Yadkori, Pal, Szepesvari 2011",
+    assumption="sub-Gaussian noise",
+    rate=functools.partial(theory.regret_exponent, "oful"),
+)
+def make_oful(
+    setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
+) -> tuple[Policy, OfulParams]:
+    """OFUL; where the noise has no standard deviation its scale is 1, with a note."""
+    notes: tuple[str, ...] = ()
+    if noise_scale is None and not math.isfinite(setup.bandit.noise_std):
+        noise_scale, notes = 1.0, ("OFUL's noise_scale is 1: the noise has no finite standard deviation",)
+    scale = number("noise_scale", setup.bandit.noise_std if noise_scale is None else noise_scale)
+    params = OfulParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        noise_scale=scale,
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    return oful(setup.design).with_notes(notes=notes), params

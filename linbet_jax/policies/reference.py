@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax.policies._checks import check_params
-from linbet_jax.policies._ridge import ridge_policy
-from linbet_jax.policy import Policy
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import ridge_policy
+from linbet_jax.policy import About, Policy
 
 
 class UniformParams(NamedTuple):
@@ -32,11 +34,11 @@ def uniform() -> Policy:
 
     return Policy(
         name="uniform",
-        init=lambda params: jnp.zeros((), jnp.int32),
+        init=lambda arms, params: jnp.zeros((), jnp.int32),
         select=select,
-        update=lambda state, feature, payoffs, params: state + 1,
+        update=lambda state, arms, index, payoffs, params: state + 1,
         finite=lambda state: jnp.ones((), bool),
-        check=check_params,
+        about=About(check=check_params),
     )
 
 
@@ -53,15 +55,18 @@ class GreedyParams(NamedTuple):
 
 
 @functools.lru_cache(maxsize=128)
-def greedy(dim: int) -> Policy:
+def greedy(design: Design) -> Policy:
     """The best arm of the current ridge estimate, never exploring; parameters: :class:`GreedyParams`."""
+    return ridge_policy("greedy", design, radius=None)
 
-    def radius(updates: jax.Array, log_det_ratio: jax.Array, params: GreedyParams) -> jax.Array:
-        return jnp.zeros_like(params.ridge)
 
-    def observe(payoffs: jax.Array, number: jax.Array, params: GreedyParams) -> jax.Array:
-        return payoffs[0]
+@register("greedy", color="#56B4E9", cost=Cost(0.2, 2e-4, 2e-4), source="a reference line", assumption="none")
+def make_greedy(setup: Setup) -> tuple[Policy, GreedyParams]:
+    """Greedy play."""
+    return greedy(setup.design), GreedyParams(ridge=setup.ridge, horizon=float(setup.horizon))
 
-    policy = ridge_policy("greedy", dim, radius=radius, observe=observe)
-    assert policy.fixed is not None
-    return policy._replace(region=None, fixed=policy.fixed._replace(region=None))  # it claims nothing about theta*
+
+@register("uniform", color="#7F7F7F", cost=Cost(0.4, 0.0, 0.0), source="a reference line", assumption="none")
+def make_uniform(setup: Setup) -> tuple[Policy, UniformParams]:
+    """Uniform play."""
+    return uniform(), UniformParams(horizon=float(setup.horizon))

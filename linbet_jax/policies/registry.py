@@ -1,20 +1,24 @@
-"""Making a policy and its parameters from a name, a bandit's known constants and options."""
+"""The registry: each policy's file registers it here, and :func:`make_policy` makes it from a name and a bandit.
+
+What the rest of the package must know about a policy by name (how it is written, its colour, its cost, its rate) stands
+in its own file and is read from here. A package of one's own registers more of them in the same way; the entry-point
+group ``linbet_jax.policies`` names modules to import for the command line.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib.metadata
 import inspect
-import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from linbet_jax import theory
-from linbet_jax.policies._checks import count, flag, number
-from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
-from linbet_jax.policies.menu import MenuParams, menu
-from linbet_jax.policies.oful import OfulParams, oful
-from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
-from linbet_jax.policies.tofu import CAPACITY, CONDITION, MAX_CONDITION, TofuParams, tofu
+from linbet_jax.policies._checks import count, number
+from linbet_jax.policies.designs import Design, design_of
 from linbet_jax.policy import Policy
+
+__all__ = ["BanditFacts", "Cost", "Entry", "Setup", "entry", "make_policy", "names", "options", "register"]
 
 
 class BanditFacts(Protocol):
@@ -23,6 +27,11 @@ class BanditFacts(Protocol):
     @property
     def dim(self) -> int:
         """d."""
+        ...
+
+    @property
+    def changing(self) -> bool:
+        """Whether the decision set changes from pull to pull."""
         ...
 
     @property
@@ -56,191 +65,129 @@ class BanditFacts(Protocol):
         ...
 
 
-class _Common:
-    """The arguments that every factory shares, checked once."""
+class Setup(NamedTuple):
+    """What every factory is given, checked: the bandit's known constants and the common arguments.
 
-    def __init__(
-        self, bandit: BanditFacts, horizon: int, delta: float, ridge: float, radius_scale: float, theta_norm: Any
-    ) -> None:
-        self.bandit = bandit
-        self.horizon = horizon
-        self.delta = delta
-        self.ridge = ridge
-        self.radius_scale = radius_scale
-        if theta_norm is None:  # infinite for a bandit that draws a fresh theta* per replication: its own norm is used
-            self.theta_norm = float(bandit.theta_norm)
-        else:
-            self.theta_norm = number("theta_norm", theta_norm)
+    Attributes:
+        bandit: what a policy may know of it.
+        design: the fastest one for its decision sets.
+        horizon: T, pulls.
+        delta: failure probability.
+        ridge: lambda.
+        radius_scale: multiplies every radius.
+        theta_norm: S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then.
+    """
 
+    bandit: BanditFacts
+    design: Design
+    horizon: int
+    delta: float
+    ridge: float
+    radius_scale: float
+    theta_norm: float
 
-def _known(field: str, given: Any, common: _Common) -> float:
-    """A moment bound: the one given, else the bandit's."""
-    return number(field, getattr(common.bandit, field) if given is None else given)
+    def known(self, field: str, given: Any) -> float:
+        """A constant of the bandit (epsilon, a moment bound) unless one is given, checked.
 
-
-def _make_menu(
-    common: _Common, *, epsilon: float | None = None, central_moment_bound: float | None = None
-) -> tuple[Policy, MenuParams]:
-    smallest = theory.menu_smallest_horizon(common.delta)
-    if common.horizon < smallest:
-        raise ValueError(
-            f"horizon={common.horizon}: MENU at delta={common.delta} needs T >= {smallest}"
-            " (256 + 24 ln(e/delta), and one whole epoch)"
-        )
-    groups = theory.menu_groups(common.horizon, common.delta)
-    params = MenuParams(
-        ridge=common.ridge,
-        theta_norm=common.theta_norm,
-        central_moment_bound=_known("central_moment_bound", central_moment_bound, common),
-        epsilon=number("epsilon", common.bandit.epsilon if epsilon is None else epsilon),
-        radius_scale=common.radius_scale,
-        horizon=float(common.horizon),
-    )
-    facts = (("k", groups), ("N", common.horizon // groups))
-    return menu(common.bandit.dim, groups=groups)._replace(facts=facts), params
+        Raises:
+            ValueError: naming the field, the value and what is allowed.
+        """
+        return number(field, getattr(self.bandit, field) if given is None else given)
 
 
-def _make_tofu(
-    common: _Common,
+class Cost(NamedTuple):
+    """Microseconds of one core for one pull of one replication, roughly: base + per_value K d + per_square d^2."""
+
+    base: float
+    per_value: float
+    per_square: float
+
+
+Factory = Callable[..., tuple[Policy, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A registered policy.
+
+    Attributes:
+        name: as :func:`make_policy` knows it.
+        make: ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options.
+        label: as legends and tables write it.
+        color: of its curves, as #RRGGBB; None takes one that is free.
+        cost: what a pull costs, for the estimates that commands give before they start.
+        source: the paper it comes from.
+        assumption: what it asks of the noise.
+        moment: the bandit's moment bound that it is told: ``"raw_moment_bound"``, ``"central_moment_bound"`` or None.
+        rate: epsilon -> the exponent of T in its regret bound, logarithms apart; None where nothing is proved.
+    """
+
+    name: str
+    make: Factory
+    label: str
+    color: str | None
+    cost: Cost
+    source: str
+    assumption: str
+    moment: str | None
+    rate: Callable[[Any], Any] | None
+
+
+_ENTRIES: dict[str, Entry] = {}
+_LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
+
+
+def register(
+    name: str,
     *,
-    level: str = "proof",
-    two_sided: bool = True,
-    method: str = "pruned",
-    root: str = "symmetric",
-    epochs: int | None = None,
-    capacity: int | None = None,
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-) -> tuple[Policy, TofuParams]:
-    if epochs is not None:
-        epochs = count("epochs", epochs)
-        theory.tofu_retruncation_rounds(common.horizon, epochs)
-    # trace(V) / lambda <= d + T D^2 / lambda bounds V's condition number. Powers of 10, and one for every lambda >= 1,
-    # keep traces few.
-    spread = common.bandit.dim + common.horizon * common.bandit.arm_norm**2 / min(common.ridge, 1.0)
-    condition = 10.0 ** math.ceil(math.log10(1.01 * spread)) if math.isfinite(spread) else CONDITION
-    if root == "symmetric" and method != "full" and condition > MAX_CONDITION:
-        raise ValueError(
-            f"ridge={common.ridge}: with arm_norm={common.bandit.arm_norm:.3g} and horizon={common.horizon} V may reach"
-            f" the condition number {condition:.0e}, and TOFU's symmetric root covers {MAX_CONDITION:.0e}; give a"
-            " larger ridge, or root='cholesky' or method='full'"
-        )
-    policy = tofu(
-        common.bandit.dim,
-        level=level,
-        two_sided=flag("two_sided", two_sided),
-        method=method,
-        root=root,
-        epochs=epochs,
-        history=common.horizon if method == "full" or epochs is not None else None,
-        capacity=CAPACITY if capacity is None else count("capacity", capacity),
-        condition=condition,
-    )
-    params = TofuParams(
-        ridge=common.ridge,
-        delta=common.delta,
-        theta_norm=common.theta_norm,
-        raw_moment_bound=_known("raw_moment_bound", raw_moment_bound, common),
-        epsilon=number("epsilon", common.bandit.epsilon if epsilon is None else epsilon),
-        radius_scale=common.radius_scale,
-        horizon=float(common.horizon),
-    )
-    return policy, params
+    label: str | None = None,
+    color: str | None = None,
+    cost: Cost = _LIKE_OFUL,
+    source: str = "",
+    assumption: str = "",
+    moment: str | None = None,
+    rate: Callable[[Any], Any] | None = None,
+) -> Callable[[Factory], Factory]:
+    """Registers the decorated factory as a policy; see :class:`Entry` for the arguments.
+
+    Raises:
+        ValueError: another factory has the name already.
+    """
+
+    def registered(make: Factory) -> Factory:
+        there = _ENTRIES.get(name)
+        if there is not None and (there.make.__module__, there.make.__qualname__) != (
+            make.__module__,
+            make.__qualname__,
+        ):
+            raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
+        _ENTRIES[name] = Entry(name, make, label or name, color, cost, source, assumption, moment, rate)
+        return make
+
+    return registered
 
 
-def _make_mom(
-    common: _Common,
-    *,
-    radius: str = "valid",
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-) -> tuple[Policy, MomParams]:
-    order = number("epsilon", common.bandit.epsilon if epsilon is None else epsilon)
-    schedule = theory.mom_schedule(common.horizon, delta=common.delta, epsilon=order)
-    policy = mom(common.bandit.dim, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
-    params = MomParams(
-        ridge=common.ridge,
-        delta=common.delta,
-        theta_norm=common.theta_norm,
-        central_moment_bound=_known("central_moment_bound", central_moment_bound, common),
-        epsilon=order,
-        radius_scale=common.radius_scale,
-        horizon=float(common.horizon),
-        epochs=float(schedule.epochs),
-    )
-    facts = (
-        ("m", schedule.epochs),
-        ("r", schedule.pulls),
-        ("q", schedule.blocks),
-        ("block", schedule.block_pulls),
-    )
-    notes: tuple[str, ...] = ()
-    if schedule.shortened:
-        notes = (
-            f"MoM plays {schedule.epochs} epochs, fewer and longer than floor(T^(2 eps/(1 + 3 eps))), so that each of"
-            f" the {schedule.blocks} blocks holds a pull",
-        )
-    return policy._replace(facts=facts, notes=notes), params
-
-
-def _make_crt(
-    common: _Common,
-    *,
-    radius: str = "valid",
-    scaled: bool = False,
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-) -> tuple[Policy, CrtParams]:
-    params = CrtParams(
-        ridge=common.ridge,
-        delta=common.delta,
-        theta_norm=common.theta_norm,
-        raw_moment_bound=_known("raw_moment_bound", raw_moment_bound, common),
-        epsilon=number("epsilon", common.bandit.epsilon if epsilon is None else epsilon),
-        radius_scale=common.radius_scale,
-        horizon=float(common.horizon),
-    )
-    return crt(common.bandit.dim, radius=radius, scaled=flag("scaled", scaled)), params
-
-
-def _make_oful(common: _Common, *, noise_scale: float | None = None) -> tuple[Policy, OfulParams]:
-    notes: tuple[str, ...] = ()
-    if noise_scale is None and not math.isfinite(common.bandit.noise_std):
-        noise_scale, notes = 1.0, ("OFUL's noise_scale is 1: the noise has no finite standard deviation",)
-    scale = number("noise_scale", common.bandit.noise_std if noise_scale is None else noise_scale)
-    params = OfulParams(
-        ridge=common.ridge,
-        delta=common.delta,
-        theta_norm=common.theta_norm,
-        noise_scale=scale,
-        radius_scale=common.radius_scale,
-        horizon=float(common.horizon),
-    )
-    return oful(common.bandit.dim)._replace(notes=notes), params
-
-
-def _make_uniform(common: _Common) -> tuple[Policy, UniformParams]:
-    return uniform(), UniformParams(horizon=float(common.horizon))
-
-
-def _make_greedy(common: _Common) -> tuple[Policy, GreedyParams]:
-    return greedy(common.bandit.dim), GreedyParams(ridge=common.ridge, horizon=float(common.horizon))
-
-
-_FACTORIES: dict[str, Callable[..., tuple[Policy, Any]]] = {
-    "menu": _make_menu,
-    "tofu": _make_tofu,
-    "mom": _make_mom,
-    "crt": _make_crt,
-    "oful": _make_oful,
-    "uniform": _make_uniform,
-    "greedy": _make_greedy,
-}
+@functools.cache
+def _load_entry_points() -> None:
+    for point in importlib.metadata.entry_points(group="linbet_jax.policies"):
+        point.load()
 
 
 def names() -> tuple[str, ...]:
     """The names that :func:`make_policy` knows."""
-    return tuple(_FACTORIES)
+    _load_entry_points()
+    return tuple(_ENTRIES)
+
+
+def entry(name: str) -> Entry:
+    """A registered policy.
+
+    Raises:
+        ValueError: for an unknown name; the message lists the known ones.
+    """
+    if name not in names():
+        raise ValueError(f"policy {name!r}: known are {', '.join(names())}")
+    return _ENTRIES[name]
 
 
 def options(name: str) -> dict[str, Any]:
@@ -249,11 +196,8 @@ def options(name: str) -> dict[str, Any]:
     Raises:
         ValueError: for an unknown name; the message lists the known ones.
     """
-    if name not in tuple(_FACTORIES):
-        raise ValueError(f"policy {name!r}: known are {', '.join(_FACTORIES)}")
-    parameters = inspect.signature(_FACTORIES[name]).parameters
-    own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    return own if name in ("uniform", "greedy") else {**own, "theta_norm": None}
+    parameters = inspect.signature(entry(name).make).parameters
+    return {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
 
 
 def make_policy(
@@ -292,12 +236,14 @@ def make_policy(
     if unknown:
         listing = ", ".join(known) or "none"
         raise ValueError(f"option {unknown[0]}={chosen[unknown[0]]!r}: {name} knows {listing}")
-    common = _Common(
-        bandit,
+    norm = chosen.get("theta_norm")
+    setup = Setup(
+        bandit=bandit,
+        design=design_of(bandit),
         horizon=count("horizon", horizon),
         delta=number("delta", delta),
         ridge=number("ridge", ridge),
         radius_scale=number("radius_scale", radius_scale),
-        theta_norm=chosen.pop("theta_norm", None),
+        theta_norm=float(bandit.theta_norm) if norm is None else number("theta_norm", norm),
     )
-    return _FACTORIES[name](common, **chosen)
+    return entry(name).make(setup, **chosen)

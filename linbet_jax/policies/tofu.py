@@ -13,7 +13,7 @@ import numpy as np
 
 from linbet_jax import theory
 from linbet_jax.kernels.gram import cholesky, dot, lower_inverse, rank_one_lower_inverse
-from linbet_jax.kernels.selection import argmax_index, squared_widths
+from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.kernels.truncation import (
     DoubtfulState,
     doubtful_init,
@@ -29,26 +29,13 @@ from linbet_jax.kernels.whitening import (
     shifted_inverses_settle,
     shifted_inverses_update,
 )
-from linbet_jax.policies._checks import check_params
-from linbet_jax.policies._designs import (
-    ArmDesign,
-    Design,
-    arm_design_add,
-    arm_design_gram,
-    arm_design_init,
-    arm_design_norm,
-    arm_design_refresh,
-    design_add,
-    design_init,
-    design_norm,
-    design_refresh,
-)
-from linbet_jax.policies._ridge import at_start
-from linbet_jax.policy import FixedSet, Opening, Policy
+from linbet_jax.policies._checks import check_params, count, flag
+from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import scaled_radius
+from linbet_jax.policy import About, Buffers, Opening, Policy, Region
 
-CAPACITY = (
-    24  # doubtful payoffs at a time once the opening is over; a run that needs more is repeated with four times it
-)
+CAPACITY = 24  # doubtful payoffs at a time once the opening is over; a run that needs more is repeated with four times
 OPENING = 512  # first pulls, while widths are large and many payoffs doubtful
 OPENING_CAPACITY = 8  # slots per dimension in the opening: about twice the most met on S1-S4
 MAX_CONDITION = 1e14  # beyond it float64 has no digits left to tell V from its rounding
@@ -120,10 +107,10 @@ def _cholesky_root() -> Root:
 
 
 class TofuState(NamedTuple):
-    """Pruned TOFU for any decision sets: memory O(d^2 + capacity d), independent of T.
+    """State of pruned TOFU: memory O(d^2 + capacity d), independent of T.
 
     Attributes:
-        design: V and its inverse.
+        design: of the arms played.
         root: tracked root of V^-1.
         doubtful: settled moments and the doubtful payoffs.
         center: [d], theta_t.
@@ -131,7 +118,7 @@ class TofuState(NamedTuple):
         pulls: [] int32, t.
     """
 
-    design: Design
+    design: Any
     root: Any
     doubtful: DoubtfulState
     center: jax.Array
@@ -139,23 +126,11 @@ class TofuState(NamedTuple):
     pulls: jax.Array
 
 
-class ArmTofuState(NamedTuple):
-    """Pruned TOFU for a fixed set: as :class:`TofuState`, with offset = W^T s [d] and values = A theta_t [K]."""
-
-    design: ArmDesign
-    root: Any
-    doubtful: DoubtfulState
-    offset: jax.Array
-    values: jax.Array
-    spread: jax.Array
-    pulls: jax.Array
-
-
 class HistoryState(NamedTuple):
-    """TOFU that keeps its history: memory O(T d).
+    """State of TOFU that keeps its history: memory O(T d).
 
     Attributes:
-        design: V and its inverse.
+        design: of the arms played.
         root: tracked root of V^-1; None for the full pass, which factors V anew at every pull.
         features: [T, d].
         payoffs: [T].
@@ -165,7 +140,7 @@ class HistoryState(NamedTuple):
         pulls: [] int32, t.
     """
 
-    design: Design
+    design: Any
     root: Any
     features: jax.Array
     payoffs: jax.Array
@@ -177,7 +152,7 @@ class HistoryState(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def tofu(
-    dim: int,
+    design: Design,
     *,
     level: str = "proof",
     two_sided: bool = True,
@@ -188,10 +163,10 @@ def tofu(
     capacity: int = CAPACITY,
     condition: float = CONDITION,
 ) -> Policy:
-    """TOFU for features [dim]; parameters: :class:`TofuParams`.
+    """TOFU; parameters: :class:`TofuParams`.
 
     Args:
-        dim: d.
+        design: of the decision sets.
         level: ``"proof"`` (default) or ``"box"``; see :func:`linbet_jax.theory.tofu_level`.
         two_sided: truncate ``|u y| > b_t`` (default, as the proof needs) or ``u y > b_t`` (as the box prints).
         method: ``"pruned"`` (default; exact, linear time) or ``"full"`` (the pass over the whole history, O(T^2 d^2)).
@@ -219,6 +194,8 @@ def tofu(
     if capacity < 1:
         raise ValueError(f"capacity={capacity}: must be at least 1")
 
+    dim = design.dim
+
     def truncation_level(pulls: jax.Array, params: TofuParams) -> jax.Array:
         return theory.tofu_level(
             pulls.astype(params.ridge.dtype),
@@ -241,11 +218,11 @@ def tofu(
             ridge=params.ridge,
             theta_norm=params.theta_norm,
         )
-        return at_start(pulls, started, params)
+        return scaled_radius(pulls, started, params)
 
     def enlarge() -> Policy:
         return tofu(
-            dim,
+            design,
             level=level,
             two_sided=two_sided,
             method=method,
@@ -257,26 +234,28 @@ def tofu(
         )
 
     tracker = _symmetric_root(condition) if root == "symmetric" else _cholesky_root()
-    parts = _Parts(dim, two_sided, tracker, capacity, truncation_level, radius)
+    parts = _Parts(design, two_sided, tracker, capacity, truncation_level, radius)
     if method == "full":
         assert history is not None
-        return _full(parts, root, history)._replace(max_pulls=history)
+        return _full(parts, root, history)
     if epochs is not None:
         assert history is not None
-        return _by_epochs(parts, history, epochs)._replace(enlarge=enlarge, max_pulls=history)
+        return _by_epochs(parts, history, epochs, enlarge)
     first = parts._replace(capacity=min(OPENING, max(capacity, OPENING_CAPACITY * dim * capacity // CAPACITY)))
+    if first.capacity == capacity:
+        return _pruned(parts, enlarge=enlarge)
     # The opening is too short for updates in pairs to repay compiling them.
     first = first._replace(root=tracker._replace(in_turn=()))
-    opening = Opening(OPENING, _pruned(first), _handover(capacity)) if first.capacity > capacity else None
-    return _pruned(parts)._replace(enlarge=enlarge, opening=opening)
-
-
-def _handover(capacity: int) -> Callable[[Any], Any]:
-    return lambda state: state._replace(doubtful=doubtful_resize(state.doubtful, capacity))
+    opening = Opening(
+        OPENING,
+        _pruned(first),
+        lambda state: state._replace(doubtful=doubtful_resize(state.doubtful, capacity)),
+    )
+    return _pruned(parts, enlarge=enlarge, opening=opening)
 
 
 class _Parts(NamedTuple):
-    dim: int
+    design: Design
     two_sided: bool
     root: Root
     capacity: int
@@ -284,8 +263,32 @@ class _Parts(NamedTuple):
     radius: Callable[[jax.Array, TofuParams], jax.Array]
 
 
-def _finite_center(state: Any) -> jax.Array:
-    return jnp.isfinite(jnp.sum(state.center))
+def _policy(parts: _Parts, **own: Any) -> Policy:
+    """What the three forms share: optimism around the state's centre."""
+    design = parts.design
+
+    def select(key: jax.Array, state: Any, arms: jax.Array, params: TofuParams) -> jax.Array:
+        del key
+        widths = design.squared_widths(state.design, arms)
+        return argmax_index(dot(arms, state.center), widths, parts.radius(state.pulls, params))
+
+    def region(state: Any, arms: Arms, params: TofuParams) -> Region:
+        norm = functools.partial(design.norm, state.design, arms, params.ridge)
+        return Region(state.center, parts.radius(state.pulls, params), norm)
+
+    return Policy(name="tofu", select=select, region=region, about=About(check=check_params), **own)
+
+
+def _refresh(parts: _Parts) -> Callable[[Any, Arms, TofuParams], Any]:
+    """The design and the tracked root computed anew."""
+
+    def refresh(state: Any, arms: Arms, params: TofuParams) -> Any:
+        gram = parts.design.gram(state.design, arms, params.ridge)
+        return state._replace(
+            design=parts.design.refresh(state.design, arms, params.ridge), root=parts.root.build(gram, params.ridge)
+        )
+
+    return refresh
 
 
 def _beyond(root: Root, state: Any) -> jax.Array:
@@ -293,156 +296,85 @@ def _beyond(root: Root, state: Any) -> jax.Array:
     return (state.spread > root.condition) & (root.condition < MAX_CONDITION)
 
 
-def _sound(root: Root, numbers: jax.Array, spread: jax.Array) -> jax.Array:
+def _sound(root: Root, state: Any) -> jax.Array:
     """Finite, and within the range of the widest root there is."""
     widest = root.condition >= MAX_CONDITION and math.isfinite(root.condition)
-    return jnp.isfinite(jnp.sum(numbers)) & ((spread <= root.condition) if widest else True)
+    return jnp.isfinite(jnp.sum(state.center)) & ((state.spread <= root.condition) if widest else True)
 
 
-def _select(parts: _Parts) -> Callable[..., jax.Array]:
-    def select(key: jax.Array, state: Any, arms: jax.Array, params: TofuParams) -> jax.Array:
-        del key
-        widths = squared_widths(arms, state.design.inverse)
-        return argmax_index(dot(arms, state.center), widths, parts.radius(state.pulls, params))
-
-    return select
+def _grown(state: Any, feature: jax.Array, params: TofuParams) -> jax.Array:
+    """trace(V) / lambda after one more arm."""
+    return state.spread + dot(feature, feature) / params.ridge
 
 
-def _region(parts: _Parts) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    def region(state: Any, point: jax.Array, params: TofuParams) -> tuple[jax.Array, jax.Array]:
-        return design_norm(state.design, state.center - point), parts.radius(state.pulls, params)
-
-    return region
-
-
-def _pruned(parts: _Parts) -> Policy:
+def _pruned(parts: _Parts, *, enlarge: Callable[[], Policy] | None = None, opening: Opening | None = None) -> Policy:
     """The linear-time form: only doubtful payoffs are tested again."""
-    dim, root = parts.dim, parts.root
+    design, root = parts.design, parts.root
 
-    def init(params: TofuParams) -> TofuState:
-        design = design_init(dim, params.ridge)
+    def init(arms: Arms, params: TofuParams) -> TofuState:
+        start = design.init(arms, params.ridge)
+        dtype = start.inverse.dtype
         return TofuState(
-            design=design,
-            root=root.build(design.gram, params.ridge),
-            doubtful=doubtful_init(dim, parts.capacity, params.ridge.dtype),
-            center=jnp.zeros(dim, params.ridge.dtype),
-            spread=jnp.full((), dim, params.ridge.dtype),
+            design=start,
+            root=root.build(params.ridge * jnp.eye(design.dim, dtype=dtype), params.ridge),
+            doubtful=doubtful_init(design.dim, parts.capacity, dtype),
+            center=jnp.zeros(design.dim, dtype),
+            spread=jnp.full((), design.dim, dtype),
             pulls=jnp.zeros((), jnp.int32),
         )
 
-    def truncate(
-        state: Any, feature: jax.Array, payoff: jax.Array, params: TofuParams, add: Callable[..., Any] = root.add
-    ) -> tuple[Any, DoubtfulState, jax.Array, jax.Array, jax.Array]:
-        pulls = state.pulls + 1
-        tracked = add(state.root, feature, params.ridge)
-        matrix = root.matrix(tracked)
-        doubtful, sums = doubtful_update(
-            state.doubtful, feature, payoff, matrix, parts.level(pulls, params), two_sided=parts.two_sided
-        )
-        spread = state.spread + dot(feature, feature) / params.ridge
-        return tracked, doubtful, dot(matrix.T, sums), spread, pulls
-
-    def update(state: TofuState, feature: jax.Array, payoffs: jax.Array, params: TofuParams) -> TofuState:
-        design = design_add(state.design, feature)
-        tracked, doubtful, offset, spread, pulls = truncate(state, feature, payoffs[0], params)
-        center = dot(design.inverse, doubtful.moments) + offset
-        return TofuState(design, tracked, doubtful, center, spread, pulls)
-
-    def refresh(state: TofuState, params: TofuParams) -> TofuState:
-        return state._replace(
-            design=design_refresh(state.design, params.ridge), root=root.build(state.design.gram, params.ridge)
-        )
-
-    def overflowed(state: Any) -> jax.Array:
-        return state.doubtful.overflow | _beyond(root, state)
-
-    def fixed_init(arms: jax.Array, params: TofuParams) -> ArmTofuState:
-        start = init(params)
-        return ArmTofuState(
-            design=arm_design_init(arms, params.ridge),
-            root=start.root,
-            doubtful=start.doubtful,
-            offset=jnp.zeros(dim, arms.dtype),
-            values=jnp.zeros(arms.shape[0], arms.dtype),
-            spread=start.spread,
-            pulls=start.pulls,
-        )
-
-    def fixed_select(key: jax.Array, state: ArmTofuState, arms: jax.Array, params: TofuParams) -> jax.Array:
-        del key, arms
-        return argmax_index(state.values, state.design.squared_widths, parts.radius(state.pulls, params))
-
-    def fixed_update(
-        state: ArmTofuState,
+    def update(
+        state: TofuState,
         arms: jax.Array,
         index: jax.Array,
         payoffs: jax.Array,
         params: TofuParams,
         add: Callable[..., Any] = root.add,
-    ) -> ArmTofuState:
-        design, _ = arm_design_add(state.design, arms, index)
-        tracked, doubtful, offset, spread, pulls = truncate(state, arms[index], payoffs[0], params, add)
-        values = dot(arms, dot(design.inverse, doubtful.moments) + offset)
-        return ArmTofuState(design, tracked, doubtful, offset, values, spread, pulls)
+    ) -> TofuState:
+        feature, pulls = arms[index], state.pulls + 1
+        grown, _ = design.add(state.design, arms, index)
+        tracked = add(state.root, feature, params.ridge)
+        matrix = root.matrix(tracked)
+        doubtful, sums = doubtful_update(
+            state.doubtful, feature, payoffs[0], matrix, parts.level(pulls, params), two_sided=parts.two_sided
+        )
+        center = dot(grown.inverse, doubtful.moments) + dot(matrix.T, sums)
+        return TofuState(grown, tracked, doubtful, center, _grown(state, feature, params), pulls)
 
-    def fixed_region(
-        state: ArmTofuState, arms: jax.Array, point: jax.Array, params: TofuParams
-    ) -> tuple[jax.Array, jax.Array]:
-        error = dot(state.design.inverse, state.doubtful.moments) + state.offset - point
-        return arm_design_norm(state.design, arms, params.ridge, error), parts.radius(state.pulls, params)
-
-    def fixed_refresh(state: ArmTofuState, arms: jax.Array, params: TofuParams) -> ArmTofuState:
-        design = arm_design_refresh(state.design, arms, params.ridge)
-        return state._replace(design=design, root=root.build(arm_design_gram(design, arms, params.ridge), params.ridge))
-
-    def fixed_estimate(state: ArmTofuState, arms: jax.Array, params: TofuParams) -> jax.Array:
-        inverse = arm_design_refresh(state.design, arms, params.ridge).inverse
-        return dot(inverse, state.doubtful.moments) + state.offset
-
-    return Policy(
-        name="tofu",
+    return _policy(
+        parts,
         init=init,
-        select=_select(parts),
-        update=update,
-        estimate=lambda state, params: state.center,
-        region=_region(parts),
-        refresh=refresh,
-        overflowed=overflowed,
-        finite=lambda state: _sound(root, state.center, state.spread),
-        check=check_params,
-        fixed=FixedSet(
-            init=fixed_init,
-            select=fixed_select,
-            update=fixed_update,
-            in_turn=tuple(functools.partial(fixed_update, add=add) for add in root.in_turn),
-            estimate=fixed_estimate,
-            region=fixed_region,
-            refresh=fixed_refresh,
-            overflowed=overflowed,
-            finite=lambda state: _sound(root, state.values, state.spread),
+        update=tuple(functools.partial(update, add=add) for add in root.in_turn) or update,
+        refresh=_refresh(parts),
+        finite=lambda state: _sound(root, state),
+        buffers=Buffers(
+            overflowed=lambda state: state.doubtful.overflow | _beyond(root, state), enlarge=enlarge, opening=opening
         ),
     )
 
 
-def _history_init(parts: _Parts, history: int, params: TofuParams) -> HistoryState:
-    dtype = params.ridge.dtype
+def _history_init(parts: _Parts, history: int, arms: Arms, params: TofuParams) -> HistoryState:
+    design = parts.design.init(arms, params.ridge)
+    dim, dtype = parts.design.dim, design.inverse.dtype
     return HistoryState(
-        design=design_init(parts.dim, params.ridge),
+        design=design,
         root=None,
-        features=jnp.zeros((history, parts.dim), dtype),
+        features=jnp.zeros((history, dim), dtype),
         payoffs=jnp.zeros(history, dtype),
         kept=None,
-        center=jnp.zeros(parts.dim, dtype),
-        spread=jnp.full((), parts.dim, dtype),
+        center=jnp.zeros(dim, dtype),
+        spread=jnp.full((), dim, dtype),
         pulls=jnp.zeros((), jnp.int32),
     )
 
 
-def _remember(state: HistoryState, feature: jax.Array, payoff: jax.Array) -> HistoryState:
+def _remember(
+    design: Design, state: HistoryState, arms: jax.Array, index: jax.Array, payoff: jax.Array
+) -> HistoryState:
     """Append a pull to the history and to V."""
     return state._replace(
-        design=design_add(state.design, feature),
-        features=jax.lax.dynamic_update_index_in_dim(state.features, feature, state.pulls, 0),
+        design=design.add(state.design, arms, index)[0],
+        features=jax.lax.dynamic_update_index_in_dim(state.features, arms[index], state.pulls, 0),
         payoffs=jax.lax.dynamic_update_index_in_dim(state.payoffs, payoff, state.pulls, 0),
         pulls=state.pulls + 1,
     )
@@ -450,10 +382,13 @@ def _remember(state: HistoryState, feature: jax.Array, payoff: jax.Array) -> His
 
 def _full(parts: _Parts, root: str, history: int) -> Policy:
     """The reference: V is factored and the whole history truncated anew at every pull."""
+    design = parts.design
 
-    def update(state: HistoryState, feature: jax.Array, payoffs: jax.Array, params: TofuParams) -> HistoryState:
-        state = _remember(state, feature, payoffs[0])
-        gram = state.design.gram
+    def update(
+        state: HistoryState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: TofuParams
+    ) -> HistoryState:
+        state = _remember(design, state, arms, index, payoffs[0])
+        gram = design.gram(state.design, arms, params.ridge)
         matrix = inverse_sqrt(gram) if root == "symmetric" else lower_inverse(cholesky(gram))
         sums = kept_sums(
             state.features,
@@ -465,31 +400,33 @@ def _full(parts: _Parts, root: str, history: int) -> Policy:
         )
         return state._replace(center=dot(matrix.T, sums))
 
-    return Policy(
-        name="tofu",
-        init=lambda params: _history_init(parts, history, params),
-        select=_select(parts),
+    return _policy(
+        parts,
+        init=functools.partial(_history_init, parts, history),
         update=update,
-        estimate=lambda state, params: state.center,
-        region=_region(parts),
-        refresh=lambda state, params: state._replace(design=design_refresh(state.design, params.ridge)),
-        finite=_finite_center,
-        check=check_params,
+        refresh=lambda state, arms, params: state._replace(design=design.refresh(state.design, arms, params.ridge)),
+        finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
+        buffers=Buffers(max_pulls=history),
     )
 
 
-def _by_epochs(parts: _Parts, history: int, epochs: int) -> Policy:
+def _by_epochs(parts: _Parts, history: int, epochs: int, enlarge: Callable[[], Policy]) -> Policy:
     """Remark 3: the history is re-truncated at M geometrically spaced pulls, a new payoff once, on arrival."""
-    root = parts.root
+    design, root = parts.design, parts.root
     scheduled = np.zeros(history + 1, bool)
     scheduled[list(theory.tofu_retruncation_rounds(history, epochs))] = True
 
-    def init(params: TofuParams) -> HistoryState:
-        state = _history_init(parts, history, params)
-        return state._replace(root=root.build(state.design.gram, params.ridge), kept=jnp.zeros_like(state.design.gram))
+    def init(arms: Arms, params: TofuParams) -> HistoryState:
+        state = _history_init(parts, history, arms, params)
+        nothing = jnp.zeros_like(state.design.inverse)
+        identity = jnp.eye(design.dim, dtype=nothing.dtype)
+        return state._replace(root=root.build(params.ridge * identity, params.ridge), kept=nothing)
 
-    def update(state: HistoryState, feature: jax.Array, payoffs: jax.Array, params: TofuParams) -> HistoryState:
-        state = _remember(state, feature, payoffs[0])
+    def update(
+        state: HistoryState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: TofuParams
+    ) -> HistoryState:
+        feature = arms[index]
+        state = _remember(design, state, arms, index, payoffs[0])
         tracked = root.add(state.root, feature, params.ridge)
         matrix = root.matrix(tracked)
         bound = parts.level(state.pulls, params)
@@ -506,23 +443,73 @@ def _by_epochs(parts: _Parts, history: int, epochs: int) -> Policy:
 
         kept = jax.lax.cond(jnp.asarray(scheduled)[state.pulls], everything, arrival, state.kept)
         center = dot(matrix.T, jnp.sum(matrix * kept, axis=1))
-        spread = state.spread + dot(feature, feature) / params.ridge
-        return state._replace(root=tracked, kept=kept, center=center, spread=spread)
+        return state._replace(root=tracked, kept=kept, center=center, spread=_grown(state, feature, params))
 
-    def refresh(state: HistoryState, params: TofuParams) -> HistoryState:
-        return state._replace(
-            design=design_refresh(state.design, params.ridge), root=root.build(state.design.gram, params.ridge)
-        )
-
-    return Policy(
-        name="tofu",
+    return _policy(
+        parts,
         init=init,
-        select=_select(parts),
         update=update,
-        estimate=lambda state, params: state.center,
-        region=_region(parts),
-        refresh=refresh,
-        overflowed=lambda state: _beyond(root, state),
-        finite=lambda state: _sound(root, state.center, state.spread),
-        check=check_params,
+        refresh=_refresh(parts),
+        finite=lambda state: _sound(root, state),
+        buffers=Buffers(overflowed=lambda state: _beyond(root, state), enlarge=enlarge, max_pulls=history),
     )
+
+
+@register(
+    "tofu",
+    label="TOFU",
+    color="#D55E00",
+    cost=Cost(0.2, 8e-4, 0.024),
+    source="Shao, Yu, King, Lyu 2018, Algorithm 2",
+    assumption="a raw moment bound b of order 1 + epsilon",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "tofu"),
+)
+def make_tofu(
+    setup: Setup,
+    *,
+    level: str = "proof",
+    two_sided: bool = True,
+    method: str = "pruned",
+    root: str = "symmetric",
+    epochs: int | None = None,
+    capacity: int | None = None,
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, TofuParams]:
+    """TOFU in the form that its options choose."""
+    if epochs is not None:
+        epochs = count("epochs", epochs)
+        theory.tofu_retruncation_rounds(setup.horizon, epochs)
+    # trace(V) / lambda <= d + T D^2 / lambda bounds V's condition number. Powers of 10, and one for every lambda >= 1,
+    # keep traces few.
+    spread = setup.bandit.dim + setup.horizon * setup.bandit.arm_norm**2 / min(setup.ridge, 1.0)
+    condition = 10.0 ** math.ceil(math.log10(1.01 * spread)) if math.isfinite(spread) else CONDITION
+    if root == "symmetric" and method != "full" and condition > MAX_CONDITION:
+        raise ValueError(
+            f"ridge={setup.ridge}: with arm_norm={setup.bandit.arm_norm:.3g} and horizon={setup.horizon} V may reach"
+            f" the condition number {condition:.0e}, and TOFU's symmetric root covers {MAX_CONDITION:.0e}; give a"
+            " larger ridge, or root='cholesky' or method='full'"
+        )
+    policy = tofu(
+        setup.design,
+        level=level,
+        two_sided=flag("two_sided", two_sided),
+        method=method,
+        root=root,
+        epochs=epochs,
+        history=setup.horizon if method == "full" or epochs is not None else None,
+        capacity=CAPACITY if capacity is None else count("capacity", capacity),
+        condition=condition,
+    )
+    params = TofuParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    return policy, params

@@ -1,0 +1,233 @@
+"""Designs: what every ridge-based policy keeps of the arms it played, for any decision sets or for a fixed one.
+
+A policy is written once, against a :class:`Design`; the fast form for a decision set that never changes comes from
+:class:`FixedSet`, which keeps each arm's width and brings a pull into all of them by rank one, O(K d), where
+:class:`AnySets` works them out for every set, O(K d^2). Both make the same choices up to rounding.
+
+An estimate theta of a policy is kept as the design's *image* of it: theta [d] itself for any sets, and the arms' values
+A theta [K] for a fixed one, since these can be updated by rank one too.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax.kernels.gram import combined, compensated, dot, rank_one_inverse, sweep_inverse
+from linbet_jax.kernels.selection import squared_widths
+
+__all__ = ["AnySets", "Design", "FixedSet", "design_of"]
+
+Arms = Any  # [K, d]; None where sets change and none is given yet
+
+
+@dataclasses.dataclass(frozen=True)
+class Design(abc.ABC):
+    """V = lambda I + sum x x^T over the arms x played; a value that policies are made from, two of a kind are equal.
+
+    Its state has at least ``inverse`` [d, d], V^-1, and ``log_det`` [], ln(det V / det(lambda I)).
+
+    Attributes:
+        dim: d.
+    """
+
+    dim: int
+
+    @abc.abstractmethod
+    def init(self, arms: Arms, ridge: jax.Array) -> Any:
+        """V_0 = lambda I."""
+
+    @abc.abstractmethod
+    def add(self, state: Any, arms: jax.Array, index: jax.Array) -> tuple[Any, jax.Array]:
+        """V + x x^T for x = arms[index].
+
+        Returns:
+            The new state, and the image of V_new^-1 x: what a unit of payoff adds to the estimate.
+        """
+
+    @abc.abstractmethod
+    def refresh(self, state: Any, arms: Arms, ridge: jax.Array) -> Any:
+        """Everything that rank-one updates drift in, computed anew."""
+
+    @abc.abstractmethod
+    def gram(self, state: Any, arms: Arms, ridge: jax.Array) -> jax.Array:
+        """V [d, d]."""
+
+    @abc.abstractmethod
+    def norm(self, state: Any, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
+        """||v||_V of a vector [d]."""
+
+    @abc.abstractmethod
+    def squared_widths(self, state: Any, arms: jax.Array) -> jax.Array:
+        """x^T V^-1 x of every arm x, [K]."""
+
+    @abc.abstractmethod
+    def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
+        """The image of a vector [d]."""
+
+    @abc.abstractmethod
+    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
+        """<x, theta> of every arm x, [K], from the image of theta."""
+
+    @abc.abstractmethod
+    def value(self, image: jax.Array, arms: jax.Array, index: jax.Array) -> jax.Array:
+        """<x, theta> [] for x = arms[index], from the image of theta."""
+
+
+class AnySetsState(NamedTuple):
+    """State of :class:`AnySets`.
+
+    Attributes:
+        gram: [d, d], V.
+        inverse: [d, d], V^-1.
+        log_det: [], ln(det V / det(lambda I)).
+        lost: [d, d], what rounding has kept out of V so far.
+    """
+
+    gram: jax.Array
+    inverse: jax.Array
+    log_det: jax.Array
+    lost: jax.Array
+
+
+class AnySets(Design):
+    """The design for any decision sets, in particular for those that change from pull to pull."""
+
+    def init(self, arms: Arms, ridge: jax.Array) -> AnySetsState:
+        """V_0 = lambda I, in the dtype of ``ridge``."""
+        identity = jnp.eye(self.dim, dtype=ridge.dtype)
+        return AnySetsState(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype), jnp.zeros_like(identity))
+
+    def add(self, state: AnySetsState, arms: jax.Array, index: jax.Array) -> tuple[AnySetsState, jax.Array]:
+        """V + x x^T, O(d^2)."""
+        feature = arms[index]
+        inverse, squared_width = rank_one_inverse(state.inverse, feature)
+        gram, lost = compensated(state.gram, state.lost, feature[:, None] * feature)
+        return AnySetsState(gram, inverse, state.log_det + jnp.log1p(squared_width), lost), dot(inverse, feature)
+
+    def refresh(self, state: AnySetsState, arms: Arms, ridge: jax.Array) -> AnySetsState:
+        """The inverse and the determinant from V, O(d^3)."""
+        inverse, log_det = sweep_inverse(state.gram)
+        return state._replace(inverse=inverse, log_det=log_det - self.dim * jnp.log(ridge))
+
+    def gram(self, state: AnySetsState, arms: Arms, ridge: jax.Array) -> jax.Array:
+        """V."""
+        return state.gram
+
+    def norm(self, state: AnySetsState, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
+        """||v||_V, O(d^2)."""
+        return jnp.sqrt(jnp.maximum(dot(vector, dot(state.gram, vector)), 0))
+
+    def squared_widths(self, state: AnySetsState, arms: jax.Array) -> jax.Array:
+        """diag(A V^-1 A^T), O(K d^2)."""
+        return squared_widths(arms, state.inverse)
+
+    def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
+        """The vector itself."""
+        return vector
+
+    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
+        """A theta, O(K d)."""
+        return dot(arms, image)
+
+    def value(self, image: jax.Array, arms: jax.Array, index: jax.Array) -> jax.Array:
+        """<x, theta>, O(d)."""
+        return dot(arms[index], image)
+
+
+class FixedSetState(NamedTuple):
+    """State of :class:`FixedSet`.
+
+    Attributes:
+        counts: [K] int32, how often each arm entered V; V = lambda I + A^T diag(counts) A.
+        inverse: [d, d], V^-1.
+        squared_widths: [K], diag(A V^-1 A^T).
+        log_det: [], ln(det V / det(lambda I)).
+    """
+
+    counts: jax.Array
+    inverse: jax.Array
+    squared_widths: jax.Array
+    log_det: jax.Array
+
+
+class FixedSet(Design):
+    """The design for one decision set A [K, d] that never changes during a replication."""
+
+    def init(self, arms: Arms, ridge: jax.Array) -> FixedSetState:
+        """V_0 = lambda I.
+
+        Raises:
+            ValueError: at trace time, where decision sets change.
+        """
+        if arms is None:
+            raise ValueError("this policy was made for a fixed decision set; make it for the bandit that it plays")
+        return FixedSetState(
+            counts=jnp.zeros(arms.shape[0], jnp.int32),
+            inverse=jnp.eye(self.dim, dtype=arms.dtype) / ridge,
+            squared_widths=jnp.sum(arms * arms, axis=1) / ridge,
+            log_det=jnp.zeros((), arms.dtype),
+        )
+
+    def add(self, state: FixedSetState, arms: jax.Array, index: jax.Array) -> tuple[FixedSetState, jax.Array]:
+        """V + x x^T, O(K d + d^2); a batch shares the arms, so its K d part is one product."""
+        columns = jax.lax.optimization_barrier(arms.T)  # laid out anew once, not read with strides at every pull
+        feature = arms[index]
+        image = combined(state.inverse, feature)  # V^-1 x
+        grown = 1 + jnp.sum(feature * image)
+        scaled = image / grown  # V_new^-1 x
+        gains = combined(columns, scaled)
+        return (
+            FixedSetState(
+                counts=state.counts + (jnp.arange(arms.shape[0]) == index),  # no kernel takes in a scatter
+                inverse=state.inverse - image[:, None] * scaled,
+                squared_widths=state.squared_widths - gains * gains * grown,
+                log_det=state.log_det + jnp.log(grown),
+            ),
+            gains,
+        )
+
+    def refresh(self, state: FixedSetState, arms: Arms, ridge: jax.Array) -> FixedSetState:
+        """Inverse, widths and determinant from the counts, O(K d^2 + d^3)."""
+        inverse, log_det = sweep_inverse(self.gram(state, arms, ridge))
+        return FixedSetState(
+            counts=state.counts,
+            inverse=inverse,
+            squared_widths=squared_widths(arms, inverse),
+            log_det=log_det - self.dim * jnp.log(ridge),
+        )
+
+    def gram(self, state: FixedSetState, arms: Arms, ridge: jax.Array) -> jax.Array:
+        """V from the counts, O(K d^2)."""
+        weighted = arms * state.counts.astype(arms.dtype)[:, None]
+        return ridge * jnp.eye(self.dim, dtype=arms.dtype) + dot(arms.T, weighted)
+
+    def norm(self, state: FixedSetState, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
+        """||v||_V without V: lambda ||v||^2 + sum_a n_a <x_a, v>^2 under the root, O(K d)."""
+        images = dot(arms, vector)
+        return jnp.sqrt(ridge * dot(vector, vector) + dot(state.counts.astype(arms.dtype), images * images))
+
+    def squared_widths(self, state: FixedSetState, arms: jax.Array) -> jax.Array:
+        """Kept in the state."""
+        return state.squared_widths
+
+    def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
+        """A v, O(K d)."""
+        return dot(arms, vector)
+
+    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
+        """The image itself."""
+        return image
+
+    def value(self, image: jax.Array, arms: jax.Array, index: jax.Array) -> jax.Array:
+        """One entry of the image."""
+        return image[index]
+
+
+def design_of(bandit: Any) -> Design:
+    """The fastest design for a bandit's decision sets."""
+    return AnySets(bandit.dim) if bandit.changing else FixedSet(bandit.dim)

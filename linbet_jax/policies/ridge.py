@@ -1,0 +1,120 @@
+"""Optimism around one ridge estimate: the builder that OFUL, CRT, MoM and greedy are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax.kernels.gram import compensated, dot
+from linbet_jax.kernels.selection import argmax_index
+from linbet_jax.policies._checks import check_params
+from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policy import About, Policy, Region
+
+__all__ = ["RidgeState", "ridge_policy", "scaled_radius"]
+
+Radius = Callable[[jax.Array, jax.Array, Any], jax.Array]
+Observe = Callable[[jax.Array, jax.Array, Any], jax.Array]
+
+
+class RidgeState(NamedTuple):
+    """State of a policy around one ridge estimate.
+
+    Attributes:
+        design: of the arms played.
+        image: the design's image of the estimate V^-1 m.
+        moments: [d], m = sum x y over the payoffs observed.
+        lost: [d], what rounding has kept out of the moments so far.
+        updates: [] int32.
+    """
+
+    design: Any
+    image: jax.Array
+    moments: jax.Array
+    lost: jax.Array
+    updates: jax.Array
+
+
+def first_payoff(payoffs: jax.Array, number: jax.Array, params: Any) -> jax.Array:
+    """The payoff of an epoch of one pull, as it is."""
+    return payoffs[0]
+
+
+def ridge_policy(
+    name: str,
+    design: Design,
+    *,
+    radius: Radius | None,
+    observe: Observe = first_payoff,
+    pulls_per_epoch: int = 1,
+    about: About | None = None,
+) -> Policy:
+    """A policy that plays the arm of the largest <x, theta> + beta ||x|| in V^-1 around one ridge estimate theta.
+
+    The parameters must have a field ``ridge``, lambda. Policies compile once where the functions given here are the
+    same objects: define them at the top level of a module, or cache the factory that defines them.
+
+    Args:
+        name: of the policy.
+        design: from :func:`linbet_jax.policies.design_of`, for the bandit that will be played.
+        radius: ``(updates [] int32, log_det_ratio [], params) -> beta []`` after that many updates (0 before the
+            first), where log_det_ratio is ln(det V / det(lambda I)). None plays greedily and claims nothing about
+            theta*.
+        observe: ``(payoffs [pulls_per_epoch], update number [] int32 from 1, params) -> []``, the payoff that enters
+            the estimate; the first of the epoch by default.
+        pulls_per_epoch: pulls between updates.
+        about: what the host knows of it; by default its parameters are checked field by field.
+    """
+
+    def beta(state: RidgeState, params: Any) -> jax.Array:
+        if radius is None:
+            return jnp.zeros_like(state.design.log_det)
+        return radius(state.updates, state.design.log_det, params)
+
+    def init(arms: Arms, params: Any) -> RidgeState:
+        start = design.init(arms, params.ridge)
+        zero = jnp.zeros(design.dim, start.inverse.dtype)
+        return RidgeState(start, design.image(arms, zero), zero, zero, jnp.zeros((), jnp.int32))
+
+    def select(key: jax.Array, state: RidgeState, arms: jax.Array, params: Any) -> jax.Array:
+        del key
+        values = design.values(state.image, arms)
+        return argmax_index(values, design.squared_widths(state.design, arms), beta(state, params))
+
+    def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> RidgeState:
+        updates = state.updates + 1
+        observed = observe(payoffs, updates, params)
+        grown, step = design.add(state.design, arms, index)
+        image = state.image + step * (observed - design.value(state.image, arms, index))
+        return RidgeState(grown, image, *compensated(state.moments, state.lost, arms[index] * observed), updates)
+
+    def refresh(state: RidgeState, arms: Arms, params: Any) -> RidgeState:
+        fresh = design.refresh(state.design, arms, params.ridge)
+        return state._replace(design=fresh, image=design.image(arms, dot(fresh.inverse, state.moments)))
+
+    def region(state: RidgeState, arms: Arms, params: Any) -> Region:
+        center = dot(state.design.inverse, state.moments)
+        if radius is None:
+            return Region(center)
+        return Region(center, beta(state, params), lambda v: design.norm(state.design, arms, params.ridge, v))
+
+    return Policy(
+        name=name,
+        init=init,
+        select=select,
+        update=update,
+        pulls_per_epoch=pulls_per_epoch,
+        region=region,
+        refresh=refresh,
+        finite=lambda state: jnp.isfinite(jnp.sum(state.image)),
+        about=About(check=check_params) if about is None else about,
+    )
+
+
+def scaled_radius(updates: jax.Array, started: jax.Array, params: Any) -> jax.Array:
+    """radius_scale times the radius: sqrt(lambda) S before the first update, ``started`` afterwards."""
+    beta = jnp.where(updates == 0, jnp.sqrt(params.ridge) * params.theta_norm, started)
+    return params.radius_scale * beta
