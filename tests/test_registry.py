@@ -1,6 +1,7 @@
 """One file makes a policy: what is registered appears everywhere, on the fast path, without touching another file."""
 
 import importlib
+import inspect
 import sys
 
 import jax
@@ -11,6 +12,8 @@ import linbet_jax as lb
 from linbet_jax.cli import main
 from linbet_jax.policies import registry
 from linbet_jax.policies.designs import AnySetsState, FixedSetState
+from linbet_jax.sweep.cells import numerics_of, plan
+from linbet_jax.sweep.grid import read
 
 
 @pytest.fixture
@@ -63,3 +66,19 @@ def test_every_built_in_policy_says_where_it_comes_from_and_what_it_assumes():
         assert entry.source
         assert entry.assumption
         assert (entry.rate is None) == (name in ("greedy", "uniform"))
+
+
+def test_the_source_of_a_policy_from_outside_is_part_of_a_cell_s_identity(linucb, tmp_path, monkeypatch):
+    (tmp_path / "sweep.toml").write_text("seeds = 2\nhorizon = 50\n[sets.S3]\n[policies.linucb]\n[policies.oful]\n")
+
+    def ids():
+        sweep = read(tmp_path / "sweep.toml")
+        return [cell.id for cell in plan(sweep, numerics_of(sweep, "cpu"), "cpu")]
+
+    before = ids()
+    copy = tmp_path / "linucb.py"
+    copy.write_text(inspect.getsource(linucb).replace("params.radius_scale * params.alpha", "params.alpha"))
+    monkeypatch.setattr(linucb, "__file__", str(copy))
+    after = ids()
+    assert before[0] != after[0]
+    assert before[1] == after[1]

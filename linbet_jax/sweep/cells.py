@@ -230,6 +230,8 @@ def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dic
     if own:
         _, source = plugins.load(choice.policy.source, sweep.folder, f"{choice.policy.where}.policy")
         player |= {"folder": str(sweep.folder), "digest": source}
+    else:
+        player |= plugins.registered(choice.policy.source)
     _check_options(choice.policy)
     # The bandit alone first, so that it is clear which of the two a message is about.
     with _placing(choice.set.where, choice.set.values):

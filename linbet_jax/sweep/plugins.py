@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from linbet_jax import sources
+from linbet_jax import policies, sources
 from linbet_jax.errors import InputError
 from linbet_jax.sweep import reads
 
@@ -51,6 +51,18 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
     if not callable(found):
         raise InputError(f"{where} = {reference!r}: the module {name} has no function {attribute}")
     return found, _digest(module, Path(folder))
+
+
+def registered(policy: str) -> dict[str, str]:
+    """The module of a policy that another package registered, which a worker imports, and the hash of its sources.
+
+    Nothing for the package's own policies, and for a name that is not registered.
+    """
+    module = policies.entry(policy).make.__module__ if policy in policies.names() else __name__
+    if module.partition(".")[0] == __name__.partition(".")[0]:
+        return {}
+    held = sys.modules[module]
+    return {"module": module, "digest": _digest(held, Path(inspect.getsourcefile(held) or "").parent)}
 
 
 def call(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: Any) -> Any:

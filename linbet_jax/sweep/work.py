@@ -7,6 +7,7 @@ run it. Every parameter is batched (`separate=True`), so that a cell's numbers d
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -123,6 +124,8 @@ def _law(law: str, **values: Any) -> Any:
 def _policy(plain: _Plain, bandit: LinearBandit, horizon: int) -> tuple[Policy, Any]:
     source, options = plain.value["source"], plain.value["options"]
     if ":" not in source:
+        if "module" in plain.value:  # of another package, which registers the policy when it is imported
+            importlib.import_module(plain.value["module"])
         return make_policy(source, bandit, horizon=horizon, **options)
     made = plugins.call(plain.value, "policy", bandit, horizon=horizon, **options)
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], Policy)):
