@@ -7,6 +7,7 @@ lies below the bound beyond sampling error contradicts a theorem: then something
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -61,39 +62,27 @@ def plan(
     tasks: list[Task] = []
     left_out: dict[str, str] = {}  # what a policy's smallest horizon forbids
     programs = set()
-    for dim in dims:
+    for dim, epsilon, horizon in itertools.product(dims, epsilons, horizons):
         if dim % 2:
             raise InputError(f"dims: {dim} must be even; an odd d plays the instances of d - 1")
-        for epsilon in epsilons:
-            for horizon in horizons:
-                place = f"d={dim}/eps={epsilon:g}/T={horizon}"
-                try:
-                    bandit = lower_bound(dim, epsilon, horizon, resample=True)
-                except ValueError as error:
-                    raise InputError(f"{place.replace('/', ', ').replace('eps', 'epsilon')}: {error}") from error
-                instance = provenance.instance_digest(bandit, recipe=place)
-                for name in POLICIES:
-                    scales = SCALES if name != "uniform" else (1.0,)  # uniform play has no radius
-                    task = Task(
-                        place,
-                        bandit,
-                        instance,
-                        name,
-                        horizon,
-                        scales=scales,
-                        key=SEED,
-                        delta=DELTA,
-                        ridge=RIDGE,
-                        **known,
-                    )
-                    try:
-                        policy, _ = task.made()
-                    except InputError as error:
-                        left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
-                    else:
-                        tasks.append(task)
-                        # Cells that differ in epsilon or T alone may share a program.
-                        programs.add((policy._replace(facts=(), notes=(), enlarge=None), dim))
+        try:
+            bandit = lower_bound(dim, epsilon, horizon, resample=True)
+        except ValueError as error:
+            raise InputError(f"d={dim}, epsilon={epsilon:g}, T={horizon}: {error}") from error
+        place = f"d={dim}/eps={epsilon}/T={horizon}"
+        common = {"horizon": horizon, "key": SEED, "delta": DELTA, "ridge": RIDGE, **known}
+        for name in POLICIES:
+            scales = SCALES if name != "uniform" else (1.0,)  # uniform play has no radius
+            instance = provenance.instance_digest(bandit, recipe=place)
+            task = Task(place, bandit, instance, name, scales=scales, **common)
+            try:
+                policy, _ = task.made()
+            except InputError as error:
+                left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
+            else:
+                tasks.append(task)
+                # Cells that differ in epsilon or T alone may share a program.
+                programs.add((policy._replace(facts=(), notes=(), enlarge=None), dim))
     config = {**known, "full": full, "cells": [task.identity for task in tasks]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:

@@ -273,8 +273,8 @@ def _outputs(report: Report) -> Outputs:
         "table2_regret": chart_figure(
             _regret_charts(report),
             title=f"Regret against T: fitted exponent (the bound's), {report.seeds} seeds",
-            note="Bars: 95% interval of the mean (Student t). The bounds' exponents are of the worst instance for each "
-            "T.",
+            note="Bars: 95% interval of the mean (Student t). The bounds' exponents are of the worst instance for "
+            "each T.",
         ),
         "table2_cost": chart_figure(
             _cost_charts(report),
