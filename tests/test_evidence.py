@@ -186,6 +186,14 @@ def test_what_the_theorem_does_not_cover_is_refused(stand_in, arguments, message
     assert stand_in.calls == []
 
 
+def test_epsilons_that_look_alike_are_cells_of_their_own():
+    known = {"seeds": 2, "full": False, "dtype": "float64", "dims": [2], "horizons": [100, 500]}
+    plan = lower_bound.plan(epsilons=[0.5, 0.5 + 1e-9], **known)
+    titles = {cell.title for cell in plan.cells}
+    assert len(titles) == len(plan.cells) == 2 * len(lower_bound.plan(epsilons=[0.5], **known).cells)
+    assert len(set(driver._identities(plan, {}).values())) == len(titles)
+
+
 def test_exponents_and_ratios_stand_beside_the_theory_s(stand_in, tmp_path, capsys):
     assert run("lower-bound", tmp_path / "run", "--epsilon", "0.5", "--quiet") == 0
     rows = rows_of(tmp_path / "run" / "lower-bound.csv")

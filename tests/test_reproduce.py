@@ -186,7 +186,7 @@ def test_the_paper_s_own_horizon_is_not_marked(simulator, tmp_path, capsys):
     assert "QUICK LOOK" not in capsys.readouterr().out + (tmp_path / "run" / "table.md").read_text(encoding="utf-8")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["config"]["horizon"] == "paper"
-    assert {title: cell["own"]["horizon"] for title, cell in manifest["cells"].items() if "tofu" in title} == {
+    assert {title: cell["identity"]["horizon"] for title, cell in manifest["cells"].items() if "tofu" in title} == {
         "S1/tofu": 20_000,
         "S3/tofu": 10_000,
     }
@@ -364,7 +364,7 @@ def test_settings_are_the_paper_s_by_default():
     assert plan.dtype == "float64"
     assert len(plan.cells) == 20
     fields = ("place", "horizon", "delta", "ridge", "dtype")
-    assert {tuple(cell.own[field] for field in fields) for cell in plan.cells} == {
+    assert {tuple(cell.identity[field] for field in fields) for cell in plan.cells} == {
         ("S1", 20_000, 0.1, 1.0, "float64"),
         ("S2", 20_000, 0.1, 1.0, "float64"),
         ("S3", 10_000, 0.1, 1.0, "float64"),

@@ -23,7 +23,7 @@ from linbet_jax import tables
 from linbet_jax.cli import reproduce as command
 from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
-from linbet_jax.experiments.driver import Cell, Found, Outputs
+from linbet_jax.experiments.driver import Cell, CellResult, Outputs
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.intervals import RESAMPLES, share_interval
 from linbet_jax.regret import fitted_exponent, summarize
@@ -52,7 +52,7 @@ class Reporter:
 
 
 def compute(progress):
-    return Found({"numbers": np.arange(3) * 1.5}, {"word": "seven"}, {"inside": 0.25})
+    return CellResult({"numbers": np.arange(3) * 1.5}, {"word": "seven"}, {"inside": 0.25})
 
 
 def run(out, cells, reporter=None, *, code=(compute,), workers=1, **config):
@@ -108,7 +108,7 @@ def test_a_cell_is_computed_once_and_loaded_ever_after(tmp_path, workers):
     assert first["config"]["numerics"]["dtype"] == "float64"
     assert list(first["cells"]) == ["one", "two"]
     two = first["cells"]["two"]
-    assert (two["own"], two["word"]) == ({"T": 8}, "seven")
+    assert (two["identity"], two["word"]) == ({"T": 8}, "seven")
     assert two["seconds"].keys() == {"wall", "cpu", "inside"}
     assert two["seconds"]["inside"] == 0.25
 
@@ -415,7 +415,7 @@ def test_where_the_arms_part(monkeypatch):
     assert {"health_float64", "health_float32"} <= arrays.keys()
     assert reporter.units == 2 * 2 * 3 * 400
 
-    literal, small = precision.comparisons(one, found)
+    literal, small = precision.compare(one, found)
     assert (literal.agreeing, literal.first.size) == (1, 3)
     assert (literal.quantile(0), literal.quantile(0.5)) == (1, 2)
     assert (float(literal.wide.summary.mean), float(literal.difference.mean)) == (20, pytest.approx(-1 / 3))
@@ -491,10 +491,10 @@ def test_the_files_of_precision(tmp_path):
 
 def test_the_plans_of_precision():
     usual, full = precision.plan(seeds=None, full=False), precision.plan(seeds=None, full=True)
-    places = {(cell.own["place"], cell.own["horizon"]) for cell in usual.cells}
+    places = {(cell.identity["place"], cell.identity["horizon"]) for cell in usual.cells}
     long = {("S1", 100_000), ("S3", 100_000)}
     assert places == {("S1", 10_000), ("S2", 10_000), ("S3", 10_000), ("S4", 10_000)} | long
-    assert {cell.own["policy"] for cell in usual.cells} == {"menu", "mom", "tofu", "crt", "oful"}
+    assert {cell.identity["policy"] for cell in usual.cells} == {"menu", "mom", "tofu", "crt", "oful"}
     assert len(full.cells) == 40
     assert (usual.config["seeds"], full.config["seeds"]) == (32, 256)
     assert sum(cell.pulls for cell in usual.cells) == 2 * 2 * 32 * 5 * (4 * 10_000 + 2 * 100_000)
@@ -614,7 +614,7 @@ def test_exponents_of_power_laws_reach_every_output(tmp_path, monkeypatch):
 def test_the_plans_of_table2():
     usual, full = (table2.plan(seeds=None, full=full, dtype="float64") for full in (False, True))
     tasks, whole = (
-        {cell.title: cell.own for cell in plan.cells if "times" not in cell.title} for plan in (usual, full)
+        {cell.title: cell.identity for cell in plan.cells if "times" not in cell.title} for plan in (usual, full)
     )
     assert {own["place"] for own in tasks.values()} == {"S3", "S1"}
     assert {own["place"] for own in whole.values()} == {"S1", "S2", "S3", "S4"}
@@ -666,10 +666,10 @@ def test_the_plans_of_remark3():
     usual = remark3.plan(seeds=None, full=False, dtype="float64")
     assert remark3.counts(2048) == (1, 4, 16, 64, 256, 1024, 2048)
     assert remark3.counts(4096)[-3:] == (256, 1024, 4096)
-    tasks = [cell.own for cell in usual.cells if "times" not in cell.title]
+    tasks = [cell.identity for cell in usual.cells if "times" not in cell.title]
     assert len(tasks) == 2 * 8
     assert {own["options"].get("epochs") for own in tasks} == {None, 1, 4, 16, 64, 256, 1024, 2048}
-    whole = {cell.title: cell.own for cell in remark3.plan(seeds=3, full=True, dtype="float32").cells}
+    whole = {cell.title: cell.identity for cell in remark3.plan(seeds=3, full=True, dtype="float32").cells}
     assert (whole["S4/M=10000"]["seeds"], whole["S4/M=10000"]["dtype"]) == (3, "float32")
 
 

@@ -20,7 +20,7 @@ from linbet_jax import provenance
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.datasets import dataset
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.intervals import quantile_interval, share_interval
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
@@ -52,12 +52,14 @@ FULL_PROBLEMS = (*PROBLEMS, ("S1", SymmetricPareto(2.0), 0.5), ("S1", CenteredPa
 
 def problem(set_name: str, noise: PayoffLaw | None, epsilon: float | None) -> LinearBandit:
     """A set's arms and theta* under a payoff law."""
-    own = dataset(set_name)
+    original = dataset(set_name)
     if noise is None:
-        return own
-    assert own.arms is not None
-    assert own.theta_star is not None
-    return LinearBandit(own.arms, own.theta_star, noise, epsilon=epsilon, name=f"{set_name} with {noise.name}")
+        return original
+    assert original.arms is not None
+    assert original.theta_star is not None
+    return LinearBandit(
+        original.arms, original.theta_star, noise, epsilon=epsilon, name=f"{set_name} with {noise.name}"
+    )
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Plan:
@@ -77,17 +79,17 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
             task.made()
             runs += [Run(task, in_advance) for in_advance in (False, True)]
     cells = [run.cell() for run in runs]
-    config = {**known, "full": full, "cells": [cell.own for cell in cells]}
+    config = {**known, "full": full, "cells": [cell.identity for cell in cells]}
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        pairs = list(zip(runs, found.values(), strict=True))
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        pairs = list(zip(runs, results.values(), strict=True))
         notes = sorted({f"{note} ({run.problem})" for run, cell in pairs for note in cell.facts["notes"]})
         return _outputs(Report([run.with_points(cell) for run, cell in pairs], notes))
 
     return Plan("coverage", config, dtype, cells, code=(*shared.CODE, _compute), show=show)
 
 
-def _compute(task: Task, in_advance: bool, progress: Progress) -> Found:
+def _compute(task: Task, in_advance: bool, progress: Progress) -> CellResult:
     """All scales of one cell as one batch."""
     policy, grid = task.made()
     if in_advance:
@@ -105,7 +107,7 @@ def _compute(task: Task, in_advance: bool, progress: Progress) -> Found:
             "health": np.stack([result.health for result in results]),
         },
     )
-    return Found(columns, {"notes": shared.notes_of(results)})
+    return CellResult(columns, {"notes": shared.notes_of(results)})
 
 
 # From numbers to a report --------------------------------------------------------------------------------------------
@@ -166,14 +168,14 @@ class Run:
     def cell(self) -> Cell:
         """Its piece of work; a bystander plays two pulls for one."""
         task, times = self.task, 1 + self.in_advance
-        title, own = f"{task.title}/{PLAY[self.in_advance]}", {**task.own, "in_advance": self.in_advance}
+        title, identity = f"{task.title}/{PLAY[self.in_advance]}", {**task.identity, "in_advance": self.in_advance}
         compute = functools.partial(_compute, task, self.in_advance)
-        return Cell(title, own, times * task.pulls, COMPILE_SECONDS + times * task.core_seconds, compute)
+        return Cell(title, identity, times * task.pulls, COMPILE_SECONDS + times * task.core_seconds, compute)
 
-    def with_points(self, found: Found) -> Run:
-        """The run after what its cell found."""
+    def with_points(self, result: CellResult) -> Run:
+        """The run after its cell's result."""
         shape = (len(GRID), self.task.seeds)
-        misses, ratios, words = (found.columns[n].reshape(shape) for n in ("first_miss", "worst_ratio", "health"))
+        misses, ratios, words = (result.columns[n].reshape(shape) for n in ("first_miss", "worst_ratio", "health"))
         points = []
         for scale, miss, ratio, health in zip(GRID, misses, ratios, words, strict=True):
             well = health == 0
@@ -255,8 +257,8 @@ def _needed(point: Point, delta: float) -> str:
     """The factor on the radius, as played, that covers with probability 1 - delta exactly."""
     if not point.seeds:
         return "–"
-    found = quantile_interval(point.ratios, 1 - delta)
-    return f"×{number(found.value)} [{number(found.low)}, {number(found.high)}]"
+    estimate = quantile_interval(point.ratios, 1 - delta)
+    return f"×{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def _legend(report: Report) -> str:

@@ -27,7 +27,7 @@ from linbet_jax.plotting import save_figure
 from linbet_jax.results import RunFolder, digest, write_text
 from linbet_jax.sweep.store import Store
 
-__all__ = ["Cell", "Found", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]
+__all__ = ["Cell", "CellResult", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]
 
 COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
@@ -35,8 +35,8 @@ COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 # What an experiment says of itself -----------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
-    """What a cell found.
+class CellResult(NamedTuple):
+    """What a cell computes.
 
     Attributes:
         columns: by name, numbers of one length: a table with one row a replication, or a record of one.
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
 
     Attributes:
         title: unique; its name in the manifest and on the terminal.
-        own: JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and
+        identity: JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and
             options, instance, horizon, seeds, key.
         pulls: over all its replications.
         core_seconds: estimate of the CPU time, compiling included.
@@ -68,11 +68,11 @@ class Cell(NamedTuple):
     """
 
     title: str
-    own: Mapping[str, Any]
+    identity: Mapping[str, Any]
     pulls: int
     core_seconds: float
-    compute: Callable[[Progress], Found]
-    line: Callable[[Found], str] = lambda found: ""
+    compute: Callable[[Progress], CellResult]
+    line: Callable[[CellResult], str] = lambda result: ""
 
 
 class Outputs(NamedTuple):
@@ -106,7 +106,7 @@ class Plan:
         cells: in the order of the outputs.
         code: functions, classes or modules that compute the cells: their source is part of what a cell is, so that a
             change computes it again, while a new caption does not.
-        show: makes the outputs from what the cells found, by title.
+        show: makes the outputs from the cells' results by their titles.
         workers: cells that are computed side by side.
         shared_programs: cells that compile nothing, since another one's program serves them too.
         notice: what must be said before it starts.
@@ -117,7 +117,7 @@ class Plan:
     dtype: str
     cells: Sequence[Cell]
     code: Sequence[Any]
-    show: Callable[[Mapping[str, Found]], Outputs]
+    show: Callable[[Mapping[str, CellResult]], Outputs]
     workers: int = 1
     shared_programs: int = 0
     notice: str = ""
@@ -192,12 +192,12 @@ class Progress:
         """What `simulate_grid(..., progress=)` wants, each replication being so many pulls."""
         seen = 0
 
-        def told(done: int, _: int) -> None:
+        def advance(done: int, _: int) -> None:
             nonlocal seen
             self.advance((done - seen) * horizon)
             seen = done
 
-        return told
+        return advance
 
 
 # Running -------------------------------------------------------------------------------------------------------------
@@ -221,12 +221,12 @@ def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -
     """
     begun = time.perf_counter()
     numerics = provenance.numerics(plan.dtype, kind)
+    ids = _identities(plan, numerics)
     with RunFolder(out, {"experiment": plan.name, **plan.config, "numerics": numerics}) as folder:
         folder.update_manifest(status="running", environment=provenance.environment(devices))
-        ids = _identities(plan, numerics)
-        found = _finish(plan, ids, folder, reporter)
+        results = _finish(plan, ids, folder, reporter)
         reporter.say("drawing")
-        outputs = plan.show(found)
+        outputs = plan.show(results)
         files = _write(outputs, folder)
         folder.update_manifest(
             **outputs.sections,
@@ -235,9 +235,9 @@ def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -
             cells={
                 cell.title: {
                     "id": ids[cell.title],
-                    "own": cell.own,
-                    **found[cell.title].facts,
-                    "seconds": found[cell.title].seconds,
+                    "identity": cell.identity,
+                    **results[cell.title].facts,
+                    "seconds": results[cell.title].seconds,
                 }
                 for cell in plan.cells
             },
@@ -251,52 +251,52 @@ def _identities(plan: Plan, numerics: Mapping[str, Any]) -> dict[str, str]:
     """Every cell's id by its title: the hash of everything that decides its numbers; other cells do not."""
     sources = [inspect.getsource(each) for each in (long_form, *plan.code)]
     shared = {"experiment": plan.name, "numerics": numerics, "code": digest(sources)}
-    ids = {cell.title: digest({**shared, "own": cell.own})[:32] for cell in plan.cells}
+    ids = {cell.title: digest({**shared, "cell": cell.identity})[:32] for cell in plan.cells}
     if len(ids) < len(plan.cells):
         raise ValueError(f"{plan.name}: two cells have one title")
     return ids
 
 
-def _finish(plan: Plan, ids: Mapping[str, str], folder: RunFolder, reporter: Reporter) -> dict[str, Found]:
-    """What every cell found, by its title; what is not in the folder yet is computed and put there."""
+def _finish(plan: Plan, ids: Mapping[str, str], folder: RunFolder, reporter: Reporter) -> dict[str, CellResult]:
+    """Every cell's result by its title; what is not in the folder yet is computed and put there."""
     store = Store(folder.path)
     timings: dict[str, Any] = dict(folder.manifest.get("timings", {}))
 
-    def load(title: str) -> Found | None:
+    def load(title: str) -> CellResult | None:
         stored = store.read_columns(ids[title])
-        return None if stored is None else Found(*stored, timings.get(title, {}))
+        return None if stored is None else CellResult(*stored, timings.get(title, {}))
 
     loaded = {cell.title: load(cell.title) for cell in plan.cells}
-    found = {title: each for title, each in loaded.items() if each is not None}
+    results = {title: each for title, each in loaded.items() if each is not None}
     for name in store.damaged:
         reporter.say(f"damaged: {name} is computed again")
-    if found:
-        reporter.say(f"{len(found)} of {len(plan.cells)} cells are done already")
-    missing = [cell for cell in plan.cells if cell.title not in found]
+    if results:
+        reporter.say(f"{len(results)} of {len(plan.cells)} cells are done already")
+    missing = [cell for cell in plan.cells if cell.title not in results]
     with reporter.work(sum(cell.pulls for cell in missing), "starting"):
         for cell, computed in _computed(missing, plan.workers, reporter):
             store.write_columns(ids[cell.title], computed.columns, computed.facts)
             timings[cell.title] = computed.seconds
             folder.update_manifest(timings=timings)
-            kept = load(cell.title)
-            assert kept is not None
-            found[cell.title] = kept
-            place = f"[{len(found):{len(str(len(plan.cells)))}d}/{len(plan.cells)}]"
-            reporter.say(f"{place} {cell.title}{cell.line(kept)} ({computed.seconds['wall']:.1f} s)")
-    return {cell.title: found[cell.title] for cell in plan.cells}
+            stored = load(cell.title)
+            assert stored is not None
+            results[cell.title] = stored
+            place = f"[{len(results):{len(str(len(plan.cells)))}d}/{len(plan.cells)}]"
+            reporter.say(f"{place} {cell.title}{cell.line(stored)} ({computed.seconds['wall']:.1f} s)")
+    return {cell.title: results[cell.title] for cell in plan.cells}
 
 
-def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterator[tuple[Cell, Found]]:
-    """What every cell finds, as it comes; an error or Ctrl-C drops what has not begun and waits for nothing."""
+def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterator[tuple[Cell, CellResult]]:
+    """Every cell and its result, as they come; an error or Ctrl-C drops what has not begun and waits for nothing."""
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell) -> CellResult:
         reporter.describe(cell.title)
         progress = Progress(reporter, cell.pulls)
         begun = time.perf_counter(), time.process_time()
-        found = cell.compute(progress)
-        seconds = {"wall": time.perf_counter() - begun[0], "cpu": time.process_time() - begun[1], **found.seconds}
+        result = cell.compute(progress)
+        seconds = {"wall": time.perf_counter() - begun[0], "cpu": time.process_time() - begun[1], **result.seconds}
         progress.advance(progress.left)
-        return found._replace(seconds={name: round(value, 3) for name, value in seconds.items()})
+        return result._replace(seconds={name: round(value, 3) for name, value in seconds.items()})
 
     if workers == 1:
         for cell in cells:
@@ -306,7 +306,7 @@ def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterat
     cells = sorted(cells, key=lambda cell: -cell.core_seconds)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
-        futures: dict[Future[Found], Cell] = {pool.submit(compute, cell): cell for cell in cells}
+        futures: dict[Future[CellResult], Cell] = {pool.submit(compute, cell): cell for cell in cells}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:

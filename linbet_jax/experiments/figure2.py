@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from linbet_jax import provenance
 from linbet_jax.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.driver import Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.experiments.table1 import data_set_names
 from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
@@ -78,10 +78,10 @@ def plan(
         "instances": {task.place: task.instance for task in tasks},
     }
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        runs = [run for task in tasks for run in _runs(task, found[task.title])]
-        tuning = [_tuning(task, found[task.title]) for task in tasks]
-        return _outputs(Report(runs, _notes(found), tuning, tuning_seeds, horizon is not None))
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        runs = [run for task in tasks for run in _runs(task, results[task.title])]
+        tuning = [_tuning(task, results[task.title]) for task in tasks]
+        return _outputs(Report(runs, _notes(results), tuning, tuning_seeds, horizon is not None))
 
     quick = f"quick look: horizon {horizon}, not the paper's; every output says so"
     return Plan(
@@ -103,14 +103,14 @@ def _cell(task: Task, tuning_seeds: int) -> Cell:
         InputError: a horizon that the policy cannot have.
     """
     _, [params, *_] = task.made()
-    own = {**task.own, "tuning_seeds": tuning_seeds, "tuning_fold": TUNING, "records": RECORDS}
-    own["params"] = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
+    identity = {**task.identity, "tuning_seeds": tuning_seeds, "tuning_fold": TUNING, "records": RECORDS}
+    identity["params"] = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
     both = dataclasses.replace(task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + 2 * task.seeds)
     compute, line = functools.partial(_compute, task, tuning_seeds), functools.partial(_line, task)
-    return both.cell()._replace(own=own, compute=compute, line=line)
+    return both.cell()._replace(identity=identity, compute=compute, line=line)
 
 
-def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
+def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
     """Tuning, then evaluation through the same compiled program."""
     tuning = task.tuned(tuning_seeds, progress, num_records=RECORDS)
     chosen = tuning.chosen
@@ -149,7 +149,7 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
         "tuning": tuning.run_seconds,
         "evaluation": results[0].run_seconds,
     }
-    return Found(columns, facts, seconds)
+    return CellResult(columns, facts, seconds)
 
 
 # From numbers to a report --------------------------------------------------------------------------------------------
@@ -231,9 +231,9 @@ def _title(task: Task) -> str:
     return f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
 
 
-def _runs(task: Task, found: Found) -> list[Run]:
+def _runs(task: Task, result: CellResult) -> list[Run]:
     """The literal and the tuned run of a cell; they are one and the same where tuning chose the literal scale."""
-    columns = found.where("tuning", 0)
+    columns = result.where("tuning", 0)
     rounds = np.unique(columns["pull"])
     shape = (-1, task.seeds, rounds.size)  # scales, seeds, records
     scales = columns["radius_scale"].reshape(shape)[:, 0, 0]
@@ -244,8 +244,8 @@ def _runs(task: Task, found: Found) -> list[Run]:
     ]
 
 
-def _tuning(task: Task, found: Found) -> TuningCurve:
-    columns = found.where("tuning", 1)
+def _tuning(task: Task, result: CellResult) -> TuningCurve:
+    columns = result.where("tuning", 1)
     return TuningCurve(
         policy=task.policy,
         bandit=task.place,
@@ -254,14 +254,14 @@ def _tuning(task: Task, found: Found) -> TuningCurve:
         criterion="mean",
         regret=columns["regret"].reshape(len(GRID), -1),
         health=columns["health"].reshape(len(GRID), -1),
-        chosen=found.facts["chosen_radius_scale"],
+        chosen=result.facts["chosen_radius_scale"],
     )
 
 
-def _notes(found: Mapping[str, Found]) -> list[str]:
+def _notes(results: Mapping[str, CellResult]) -> list[str]:
     """What the cells have to say beside numbers, each sentence once, with the cells it is about."""
     about: dict[str, list[str]] = {}
-    for title, cell in found.items():
+    for title, cell in results.items():
         for note in cell.facts["notes"]:
             about.setdefault(note, []).append(title)
         again = sum(cell.facts["reruns"].values())
@@ -271,9 +271,9 @@ def _notes(found: Mapping[str, Found]) -> list[str]:
     return [f"{note} ({', '.join(where)})." for note, where in about.items()]
 
 
-def _line(task: Task, found: Found) -> str:
+def _line(task: Task, result: CellResult) -> str:
     """What is said when a cell is finished."""
-    literal, tuned = _runs(task, found)
+    literal, tuned = _runs(task, result)
     return (
         f"  regret {_mean_sd(literal.final('regret'))} literal, "
         f"{_mean_sd(tuned.final('regret'))} at ×{tuned.radius_scale:g}"

@@ -7,6 +7,7 @@ lies below the bound beyond sampling error contradicts a theorem: then something
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from linbet_jax import provenance, theory
 from linbet_jax.datasets import lower_bound
 from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Found, Outputs, Plan
+from linbet_jax.experiments.driver import CellResult, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
 from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number, span
@@ -61,44 +62,32 @@ def plan(
     tasks: list[Task] = []
     left_out: dict[str, str] = {}  # what a policy's smallest horizon forbids
     programs = set()
-    for dim in dims:
+    for dim, epsilon, horizon in itertools.product(dims, epsilons, horizons):
         if dim % 2:
             raise InputError(f"dims: {dim} must be even; an odd d plays the instances of d - 1")
-        for epsilon in epsilons:
-            for horizon in horizons:
-                place = f"d={dim}/eps={epsilon:g}/T={horizon}"
-                try:
-                    bandit = lower_bound(dim, epsilon, horizon, resample=True)
-                except ValueError as error:
-                    raise InputError(f"{place.replace('/', ', ').replace('eps', 'epsilon')}: {error}") from error
-                instance = provenance.instance_digest(bandit, recipe=place)
-                for name in POLICIES:
-                    scales = SCALES if name != "uniform" else (1.0,)  # uniform play has no radius
-                    task = Task(
-                        place,
-                        bandit,
-                        instance,
-                        name,
-                        horizon,
-                        scales=scales,
-                        key=SEED,
-                        delta=DELTA,
-                        ridge=RIDGE,
-                        **known,
-                    )
-                    try:
-                        policy, _ = task.made()
-                    except InputError as error:
-                        left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
-                    else:
-                        tasks.append(task)
-                        # Cells that differ in epsilon or T alone may share a program.
-                        programs.add((policy, dim))
-    config = {**known, "full": full, "cells": [task.own for task in tasks]}
+        try:
+            bandit = lower_bound(dim, epsilon, horizon, resample=True)
+        except ValueError as error:
+            raise InputError(f"d={dim}, epsilon={epsilon:g}, T={horizon}: {error}") from error
+        place = f"d={dim}/eps={epsilon}/T={horizon}"
+        common = {"horizon": horizon, "key": SEED, "delta": DELTA, "ridge": RIDGE, **known}
+        for name in POLICIES:
+            scales = SCALES if name != "uniform" else (1.0,)  # uniform play has no radius
+            instance = provenance.instance_digest(bandit, recipe=place)
+            task = Task(place, bandit, instance, name, scales=scales, **common)
+            try:
+                policy, _ = task.made()
+            except InputError as error:
+                left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
+            else:
+                tasks.append(task)
+                # Cells that differ in epsilon or T alone may share a program.
+                programs.add((policy, dim))
+    config = {**known, "full": full, "cells": [task.identity for task in tasks]}
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        runs = [_run(sample) for task in tasks for sample in task.samples(found[task.title])]
-        notes = sorted({note for cell in found.values() for note in cell.facts["notes"]})
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        runs = [_run(sample) for task in tasks for sample in task.samples(results[task.title])]
+        notes = sorted({note for cell in results.values() for note in cell.facts["notes"]})
         return _outputs(Report(runs, [*left_out.values(), *notes]))
 
     cells = [task.cell() for task in tasks]
@@ -140,16 +129,16 @@ class Run(Sample):
     @property
     def ratio(self) -> tuple[float, float, float]:
         """Mean and interval over the lower bound."""
-        found = self.summary
-        return float(found.mean) / self.lower, float(found.low) / self.lower, float(found.high) / self.lower
+        summary = self.summary
+        return float(summary.mean) / self.lower, float(summary.low) / self.lower, float(summary.high) / self.lower
 
     def below(self, comparisons: int) -> bool:
         """Whether the mean lies below the bound beyond sampling error, one-sided, with Bonferroni's correction."""
-        found = self.summary
-        if not found.has_band:
+        summary = self.summary
+        if not summary.has_band:
             return False
-        reach = float(stdtrit(found.n - 1, 1 - (1 - LEVEL) / comparisons)) * float(found.standard_error)
-        return float(found.mean) + reach < self.lower * (1 - 1e-9)
+        reach = float(stdtrit(summary.n - 1, 1 - (1 - LEVEL) / comparisons)) * float(summary.standard_error)
+        return float(summary.mean) + reach < self.lower * (1 - 1e-9)
 
 
 def _run(sample: Sample) -> Run:
@@ -187,12 +176,12 @@ class Report(shared.Report):
 
     def curves(self) -> list[list[Run]]:
         """Runs of one (d, epsilon, policy, scale), in order of T."""
-        found: dict[tuple[Any, ...], list[Run]] = {}
+        curves: dict[tuple[Any, ...], list[Run]] = {}
         policies = list(COLORS)
         for run in sorted(self.runs, key=lambda run: run.task.horizon):
             name = (*run.place, policies.index(run.task.policy), -run.radius_scale)
-            found.setdefault(name, []).append(run)
-        return [found[name] for name in sorted(found)]
+            curves.setdefault(name, []).append(run)
+        return [curves[name] for name in sorted(curves)]
 
 
 # From a report to tables and figures ---------------------------------------------------------------------------------
@@ -301,9 +290,9 @@ def _charts(report: Report) -> list[list[Chart]]:
             for curve in curves:
                 policy, literal = curve[0].task.policy, curve[0].radius_scale == 1.0
                 color, label, marker = COLORS[policy], policy_label(policy) * literal, "." * literal
-                t, found = [run.task.horizon for run in curve], [run.summary for run in curve]
+                t, summaries = [run.task.horizon for run in curve], [run.summary for run in curve]
                 line = LINES[min(scales.index(curve[0].radius_scale), len(LINES) - 1)]
-                series.append(shared.mean_series(label, color, t, found, line=line, marker=marker))
+                series.append(shared.mean_series(label, color, t, summaries, line=line, marker=marker))
                 if literal:
                     series.append(Series("", color, t, [run.upper for run in curve], line="-.", marker=""))
             longest = max(curves, key=len)

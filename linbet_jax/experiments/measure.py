@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, Found, Progress, long_form
+from linbet_jax.experiments.driver import Cell, CellResult, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policy import Policy
 from linbet_jax.simulator import Result
@@ -34,38 +34,38 @@ def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[Cell]:
     every = list(tasks.values())
     pulls, seconds = sum(task.pulls for task in every), sum(task.core_seconds for task in every)
     for turn in range(1, rounds + 1):
-        own = {"round": turn, "tasks": [task.own for task in every]}
-        cells.append(Cell(f"times, round {turn}", own, pulls, seconds, functools.partial(next_round, every)))
+        identity = {"round": turn, "tasks": [task.identity for task in every]}
+        cells.append(Cell(f"times, round {turn}", identity, pulls, seconds, functools.partial(next_round, every)))
     return cells
 
 
-def times(found: Mapping[str, Found], tasks: Mapping[str, Task], rounds: int) -> NDArray[np.float64]:
+def times(results: Mapping[str, CellResult], tasks: Mapping[str, Task], rounds: int) -> NDArray[np.float64]:
     """CPU seconds `[1 + rounds, tasks]`, those of the first run first."""
-    first = [found[title].facts["cpu_seconds"] for title in tasks]
-    later = [found[f"times, round {turn}"].columns["cpu_seconds"] for turn in range(1, rounds + 1)]
+    first = [results[title].facts["cpu_seconds"] for title in tasks]
+    later = [results[f"times, round {turn}"].columns["cpu_seconds"] for turn in range(1, rounds + 1)]
     return np.stack([np.array(first), *later])
 
 
-def first_run(task: Task, progress: Progress) -> Found:
+def first_run(task: Task, progress: Progress) -> CellResult:
     """The final regret and health of a task, and its CPU time in seconds."""
     results, cpu = _timed(task, progress.of(task.horizon))
     columns = long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results))
-    return Found(columns, {"cpu_seconds": cpu})
+    return CellResult(columns, {"cpu_seconds": cpu})
 
 
-def next_round(tasks: Sequence[Task], progress: Progress) -> Found:
+def next_round(tasks: Sequence[Task], progress: Progress) -> CellResult:
     """CPU seconds of all tasks, one after another."""
     seconds = [_timed(task, progress.of(task.horizon))[1] for task in tasks]
-    return Found({"task": np.arange(len(tasks)), "cpu_seconds": np.array(seconds)})
+    return CellResult({"task": np.arange(len(tasks)), "cpu_seconds": np.array(seconds)})
 
 
 def _timed(task: Task, progress: Callable[[int, int], None]) -> tuple[list[Result], float]:
     """Runs a task and measures the run alone; one that still had to compile is run again."""
     policy, grid = task.made()
 
-    def play(horizon: int, told: Callable[[int, int], None] | None = None) -> tuple[list[Result], float]:
+    def play(horizon: int, progress: Callable[[int, int], None] | None = None) -> tuple[list[Result], float]:
         begun = time.process_time()
-        results = shared.play(policy, grid, task, told, horizon=horizon)
+        results = shared.play(policy, grid, task, progress, horizon=horizon)
         return results, time.process_time() - begun
 
     if policy.pulls_per_epoch == 1 and task.horizon > WARM:

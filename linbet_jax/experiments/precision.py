@@ -30,7 +30,7 @@ from scipy.special import stdtr
 
 from linbet_jax.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.intervals import share_interval
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
@@ -68,7 +68,7 @@ def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[st
     cells = [
         Cell(
             f"{task.title}/T={task.horizon}",
-            {**task.own, "dtype": "both"},
+            {**task.identity, "dtype": "both"},
             2 * task.pulls,
             2 * (COMPILE_SECONDS + task.core_seconds),
             functools.partial(_compute, task),
@@ -78,14 +78,14 @@ def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[st
     config = {"seeds": seeds, "radius_scales": list(SCALES), "key": SEED, "runs": [cell.title for cell in cells]}
     config["instances"] = {task.place: task.instance for task in tasks}
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        pairs = zip(tasks, found.values(), strict=True)
-        return _outputs([comparison for task, cell in pairs for comparison in comparisons(task, cell)])
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        pairs = zip(tasks, results.values(), strict=True)
+        return _outputs([comparison for task, cell in pairs for comparison in compare(task, cell)])
 
     return Plan("precision", config, "both", cells, (*shared.CODE, _compute), show)
 
 
-def _compute(task: Task, progress: Progress) -> Found:
+def _compute(task: Task, progress: Progress) -> CellResult:
     """Where the arms part, and the regret in both types.
 
     Returns:
@@ -113,7 +113,7 @@ def _compute(task: Task, progress: Progress) -> Found:
         groups.append(group)
         progress.advance(2 * seeds.size * len(grid) * task.horizon)
     whole = {name: np.concatenate([group[name] for group in groups], axis=1) for name in groups[0]}
-    return Found(long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, whole))
+    return CellResult(long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, whole))
 
 
 def _arms(result: Result) -> NDArray[np.int32]:
@@ -189,9 +189,9 @@ class Comparison:
         return float(2 * stdtr(self.difference.n - 1, -mean / error)) if error > 0 else 0.0
 
 
-def comparisons(task: Task, found: Found) -> list[Comparison]:
-    """One for each scale, from what a cell found."""
-    columns = {name: column.reshape(len(task.scales), -1) for name, column in found.columns.items()}
+def compare(task: Task, result: CellResult) -> list[Comparison]:
+    """One for each scale, from a cell's result."""
+    columns = {name: column.reshape(len(task.scales), -1) for name, column in result.columns.items()}
     samples = [
         [Sample(task, *each) for each in zip(task.scales, columns[f"regret_{t}"], columns[f"health_{t}"], strict=True)]
         for t in DTYPES
@@ -202,30 +202,30 @@ def comparisons(task: Task, found: Found) -> list[Comparison]:
 # From a report to tables and figures ---------------------------------------------------------------------------------
 
 
-def _outputs(found: Sequence[Comparison]) -> Outputs:
-    rows, said, seeds = [_cells(c) for c in found], advice(found), found[0].first.size
+def _outputs(comparisons: Sequence[Comparison]) -> Outputs:
+    rows, said, seeds = [_cells(c) for c in comparisons], advice(comparisons), comparisons[0].first.size
     heading = f"float32 against float64, {seeds} seeds, the same noise; Δ is float32 - float64"
     caption = f"float32 against float64 over {seeds} seeds; brackets: 95% intervals."
     figures = {
         f"agreement_{horizon}": chart_figure(
-            _charts(found, horizon),
+            _charts(comparisons, horizon),
             title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
             note=f"{seeds} seeds; both runs of a seed meet the same noise, up to rounding.",
         )
-        for horizon in dict.fromkeys(c.task.horizon for c in found)
+        for horizon in dict.fromkeys(c.task.horizon for c in comparisons)
     }
     documents = {
-        "precision.md": _markdown(found),
+        "precision.md": _markdown(comparisons),
         "precision.tex": latex_table(_HEADER, rows, caption=caption, label="table:precision"),
-        "precision.csv": _csv(found),
+        "precision.csv": _csv(comparisons),
     }
     text = "\n".join([heading, aligned_table(_HEADER, rows, left=3), "", *said])
-    return Outputs(text, figures, documents, sum(c.unhealthy for c in found), sections={"advice": said})
+    return Outputs(text, figures, documents, sum(c.unhealthy for c in comparisons), sections={"advice": said})
 
 
-def advice(found: Sequence[Comparison]) -> list[str]:
+def advice(comparisons: Sequence[Comparison]) -> list[str]:
     """What the numbers say about when float32 is safe, in sentences."""
-    compared = [c for c in found if c.difference.has_band]
+    compared = [c for c in comparisons if c.difference.has_band]
     by_chance = [c for c in compared if c.chance < _LEVEL]
     # Bonferroni: over all comparisons together, a policy without any difference is named with probability 5% at most.
     moved = [c for c in by_chance if c.chance < _LEVEL / len(compared)]
@@ -239,33 +239,33 @@ def advice(found: Sequence[Comparison]) -> list[str]:
         f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
         f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    for policy in dict.fromkeys(c.policy for c in found):
+    for policy in dict.fromkeys(c.policy for c in comparisons):
         shares = []
-        for horizon in dict.fromkeys(c.task.horizon for c in found):
-            own = [c for c in found if (c.policy, c.task.horizon) == (policy, horizon)]
-            if own:
-                count, total = sum(c.agreeing for c in own), sum(c.first.size for c in own)
+        for horizon in dict.fromkeys(c.task.horizon for c in comparisons):
+            same = [c for c in comparisons if (c.policy, c.task.horizon) == (policy, horizon)]
+            if same:
+                count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
                 shares.append(f"{count} of {total} at T = {horizon:,}")
-        parted = np.concatenate([c.first[c.first > 0] for c in found if c.policy == policy])
+        parted = np.concatenate([c.first[c.first > 0] for c in comparisons if c.policy == policy])
         when = f"; where they part, half do by pull {np.median(parted):,.0f}" if parted.size else ""
         sentences.append(f"{policy}, replications that play the same arms throughout: {', '.join(shares)}{when}.")
-    sick = sum(c.unhealthy for c in found)
+    sick = sum(c.unhealthy for c in comparisons)
     sentences.append(f"Replications that met a non-finite number in either type: {sick}.")
     return sentences
 
 
-def _markdown(found: Sequence[Comparison]) -> str:
-    seeds, lines = found[0].first.size, ["# float32 against float64", ""]
+def _markdown(comparisons: Sequence[Comparison]) -> str:
+    seeds, lines = comparisons[0].first.size, ["# float32 against float64", ""]
     lines += [
         f"The same {seeds} seeds in both types. Agree: seeds whose arms agree over the whole run, with the",
         "exact binomial 95% interval. First divergence: over the seeds that diverge. Equal pulls: pulls with the same",
         "arm, mean over seeds. Δ regret: float32 minus float64 at the horizon, seed by seed, with its 95% interval",
         "(Student t).",
         "",
-        *markdown_table(_HEADER, [_cells(c) for c in found]),
+        *markdown_table(_HEADER, [_cells(c) for c in comparisons]),
         "## When float32 is safe",
         "",
-        *(f"- {sentence}" for sentence in advice(found)),
+        *(f"- {sentence}" for sentence in advice(comparisons)),
         "",
     ]
     return "\n".join(lines)
@@ -287,11 +287,11 @@ def _cells(c: Comparison) -> list[str]:
     ]
 
 
-def _csv(found: Sequence[Comparison]) -> str:
+def _csv(comparisons: Sequence[Comparison]) -> str:
     """One line per replication, so that any other statistic can be made of it."""
     header = ["set", "horizon", "policy", "radius_scale", "seed", "first_divergence", "equal_pulls"]
     rows: list[list[object]] = []
-    for c in found:
+    for c in comparisons:
         fixed = [c.task.place, c.task.horizon, c.task.policy, c.wide.radius_scale]
         numbers = (c.first, c.equal, c.wide.regret, c.narrow.regret, c.wide.health, c.narrow.health)
         for seed, row in enumerate(zip(*(values.tolist() for values in numbers), strict=True)):
@@ -299,19 +299,19 @@ def _csv(found: Sequence[Comparison]) -> str:
     return csv_text([*header, "regret_float64", "regret_float32", "health_float64", "health_float32"], rows)
 
 
-def _charts(found: Sequence[Comparison], horizon: int) -> list[list[Chart]]:
+def _charts(comparisons: Sequence[Comparison], horizon: int) -> list[list[Chart]]:
     """The share of seeds that still agree, against the pull; a row for each scale, a column for each set."""
 
     def chart(set_name: str, scale: float) -> Chart:
         series = [
             Series(c.policy, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
-            for c in found
+            for c in comparisons
             if (c.task.place, c.wide.radius_scale, c.task.horizon) == (set_name, scale, horizon)
         ]
         title = f"{set_name}, radius_scale ×{scale:g}"
         return Chart(title, "pulls", "seeds still in agreement", series, (True, False), (-0.03, 1.05))
 
-    sets = dict.fromkeys(c.task.place for c in found if c.task.horizon == horizon)
+    sets = dict.fromkeys(c.task.place for c in comparisons if c.task.horizon == horizon)
     return [[chart(set_name, scale) for set_name in sets] for scale in SCALES]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax.experiments import measure, shared
-from linbet_jax.experiments.driver import Found, Outputs, Plan
+from linbet_jax.experiments.driver import CellResult, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.regret import Summary
@@ -57,12 +57,12 @@ def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Pla
     config |= {"radius_scales": list(SCALES), "key": SEED}
     config["instances"] = {task.place: task.instance for task in tasks.values()}
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        seconds = measure.times(found, tasks, ROUNDS)
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        seconds = measure.times(results, tasks, ROUNDS)
         sets: dict[str, list[Measured]] = {}
         for place, (title, task) in enumerate(tasks.items()):
-            own = (task.samples(found[title]), seconds[:, place] / task.pulls, measure.state_bytes(task))
-            sets.setdefault(task.place, []).append(Measured(task, *own))
+            rest = (task.samples(results[title]), seconds[:, place] / task.pulls, measure.state_bytes(task))
+            sets.setdefault(task.place, []).append(Measured(task, *rest))
         return _outputs(sets)
 
     return Plan("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)
@@ -105,7 +105,7 @@ class Measured:
 
     def differences(self, pruned: Measured) -> list[Summary]:
         """For each scale, final regret minus the pruned form's, seed by seed."""
-        return [own.minus(other) for own, other in zip(self.samples, pruned.samples, strict=True)]
+        return [sample.minus(other) for sample, other in zip(self.samples, pruned.samples, strict=True)]
 
 
 Sets = Mapping[str, Sequence[Measured]]  # of every set the pruned form, then the forms by epochs, M increasing
@@ -113,7 +113,7 @@ Sets = Mapping[str, Sequence[Measured]]  # of every set the pruned form, then th
 
 def _unhealthy(sets: Sets) -> int:
     """Replications that met something non-finite."""
-    return sum(sample.unhealthy for own in sets.values() for one in own for sample in one.samples)
+    return sum(sample.unhealthy for forms in sets.values() for one in forms for sample in one.samples)
 
 
 def _outputs(sets: Sets) -> Outputs:
@@ -203,7 +203,7 @@ def _csv(sets: Sets) -> str:
     header = ["set", "M", "horizon", "radius_scale", "seeds", "unhealthy"]
     header += [f"{what}_{column}" for what in ("regret", "difference") for column in columns]
     rows: list[list[object]] = []
-    for pruned, one in ((own[0], one) for own in sets.values() for one in own):
+    for pruned, one in ((forms[0], one) for forms in sets.values() for one in forms):
         for sample, difference in zip(one.samples, one.differences(pruned), strict=True):
             regret, count = sample.summary, "pruned" if one is pruned else one.count
             numbers = [float(getattr(s, column)) for s in (regret, difference) for column in columns]

@@ -16,7 +16,7 @@ import numpy as np
 
 from linbet_jax.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, Found, Outputs, Plan, Progress, long_form
+from linbet_jax.experiments.driver import Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.plotting import COLORS, Chart, chart_figure
 from linbet_jax.policy import Policy
@@ -75,39 +75,44 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
         for assumption in assumptions(task):
             assumption.told_to(task).made()
     cells = [_cell(task, tuning_seeds) for task in tasks]
-    config = {**known, "tuning_seeds": tuning_seeds, "full": full, "cells": [cell.own for cell in cells]}
+    config = {**known, "tuning_seeds": tuning_seeds, "full": full, "cells": [cell.identity for cell in cells]}
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        runs = [run for task in tasks for run in _runs(task, found[task.title])]
-        tuning = [cell.where("tuning", 1)["health"] for cell in found.values()]
-        notes = sorted({note for cell in found.values() for note in cell.facts["notes"]})
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        runs = [run for task in tasks for run in _runs(task, results[task.title])]
+        tuning = [cell.where("tuning", 1)["health"] for cell in results.values()]
+        notes = sorted({note for cell in results.values() for note in cell.facts["notes"]})
         return _outputs(Report(runs, notes, tuning_seeds), int(np.count_nonzero(np.concatenate(tuning))))
 
     return Plan("robustness", config, dtype, cells, (*shared.CODE, _compute), show)
 
 
 def _cell(task: Task, tuning_seeds: int) -> Cell:
-    told = assumptions(task)
+    assumed = assumptions(task)
     both = dataclasses.replace(
-        task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + len(RADII) * len(told) * task.seeds
+        task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + len(RADII) * len(assumed) * task.seeds
     )
-    own = {**task.own, "tuning_seeds": tuning_seeds, "tuning_fold": TUNING, "assumptions": [list(one) for one in told]}
-    return both.cell()._replace(own=own, compute=functools.partial(_compute, task, tuning_seeds))
+    identity = {
+        **task.identity,
+        "tuning_seeds": tuning_seeds,
+        "tuning_fold": TUNING,
+        "assumptions": [list(one) for one in assumed],
+    }
+    return both.cell()._replace(identity=identity, compute=functools.partial(_compute, task, tuning_seeds))
 
 
-def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
+def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
     """The scale that is best for the truth, then every assumption with scale 1 and with that one.
 
     In one batch plays what shares a program: all but MoM's epsilons.
     """
-    told = assumptions(task)
-    tuning = told[0].told_to(task).tuned(tuning_seeds, progress)
+    assumed = assumptions(task)
+    tuning = assumed[0].told_to(task).tuned(tuning_seeds, progress)
     task = dataclasses.replace(task, scales=(1.0, tuning.chosen))
     batches: dict[Policy, list[tuple[int, int, Any]]] = {}
-    for place, assumption in enumerate(told):
+    for place, assumption in enumerate(assumed):
         policy, grid = assumption.told_to(task).made()
         batches.setdefault(policy, []).extend((which, place, params) for which, params in enumerate(grid))
-    shape = (len(RADII), len(told), task.seeds)
+    shape = (len(RADII), len(assumed), task.seeds)
     regret, health, notes = np.zeros(shape), np.zeros(shape, np.int64), set[str]()
     for policy, batch in batches.items():
         results = shared.play(policy, [params for *_, params in batch], task, progress.of(task.horizon))
@@ -121,11 +126,11 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> Found:
         ),
         # The literal scale and the chosen one may be equal: the rows of both are there, one after the other.
         long_form(
-            {"radius_scale": task.scales, "assumption": range(len(told)), "seed": range(task.seeds)},
+            {"radius_scale": task.scales, "assumption": range(len(assumed)), "seed": range(task.seeds)},
             {"regret": regret, "health": health},
         ),
     )
-    return Found(columns, {"chosen_radius_scale": tuning.chosen, "notes": sorted(notes)})
+    return CellResult(columns, {"chosen_radius_scale": tuning.chosen, "notes": sorted(notes)})
 
 
 # From numbers to a report --------------------------------------------------------------------------------------------
@@ -167,22 +172,22 @@ class Report(shared.Report):
 
     def curves(self, knowledge: str) -> list[list[Run]]:
         """The runs of every set, policy and radii in order of the ratio, the truth among them."""
-        found: dict[tuple[str, str, str], list[Run]] = {}
+        curves: dict[tuple[str, str, str], list[Run]] = {}
         for run in sorted(self.runs, key=lambda run: run.ratio):
             if run.ratio == 1.0 or run.assumption.field in KNOWLEDGE[knowledge]:
-                found.setdefault(run.group, []).append(run)
-        return [found[group] for group in dict.fromkeys(run.group for run in self.runs)]
+                curves.setdefault(run.group, []).append(run)
+        return [curves[group] for group in dict.fromkeys(run.group for run in self.runs)]
 
 
-def _runs(task: Task, found: Found) -> list[Run]:
+def _runs(task: Task, result: CellResult) -> list[Run]:
     """Every assumption with the literal radii, then with the tuned ones."""
-    evaluation, told = found.where("tuning", 0), assumptions(task)
-    regret, health = (evaluation[name].reshape(len(RADII), len(told), -1) for name in ("regret", "health"))
-    scales = (1.0, found.facts["chosen_radius_scale"])
+    evaluation, assumed = result.where("tuning", 0), assumptions(task)
+    regret, health = (evaluation[name].reshape(len(RADII), len(assumed), -1) for name in ("regret", "health"))
+    scales = (1.0, result.facts["chosen_radius_scale"])
     return [
         Run(task, scales[which], regret[which, place], health[which, place], radii, assumption)
         for which, radii in enumerate(RADII)
-        for place, assumption in enumerate(told)
+        for place, assumption in enumerate(assumed)
     ]
 
 

@@ -16,7 +16,7 @@ from linbet_jax.bandit import LinearBandit
 from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, Found, Progress, long_form
+from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Progress, long_form
 from linbet_jax.intervals import Estimate
 from linbet_jax.plotting import Series, policy_label
 from linbet_jax.policies import make_policy
@@ -38,9 +38,12 @@ __all__ = [
     "unhealthy_line",
 ]
 
-MOMENTS = {"menu": "central_moment_bound", "mom": "central_moment_bound"} | dict.fromkeys(
-    ("tofu", "crt"), "raw_moment_bound"
-)  # what the heavy-tailed policies are told
+MOMENTS = {  # what the heavy-tailed policies are told
+    "menu": "central_moment_bound",
+    "mom": "central_moment_bound",
+    "tofu": "raw_moment_bound",
+    "crt": "raw_moment_bound",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Task:
         return f"{seeds}, λ = {self.ridge:g}, δ = {self.delta:g}"
 
     @property
-    def own(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """JSON-like, everything that decides its numbers beside versions, code and device."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "bandit"}
         return {**fields, "scales": list(self.scales), "options": dict(self.options)}
@@ -128,7 +131,7 @@ class Task:
 
     def cell(self) -> Cell:
         """Its piece of work."""
-        return Cell(self.title, self.own, self.pulls, COMPILE_SECONDS + self.core_seconds, self.compute)
+        return Cell(self.title, self.identity, self.pulls, COMPILE_SECONDS + self.core_seconds, self.compute)
 
     def tuned(self, seeds: int, progress: Progress, **more: Any) -> TuningCurve:
         """The task's scales on so many tuning seeds, which `play` never meets; `more` is passed on to `tune`."""
@@ -151,16 +154,16 @@ class Task:
         policy, grid = self.made()
         return play(policy, grid, self, progress.of(self.horizon), **more)
 
-    def compute(self, progress: Progress) -> Found:
+    def compute(self, progress: Progress) -> CellResult:
         """Final regret and health of every scale and seed."""
         results = self.play(progress)
         columns = long_form({"radius_scale": self.scales, "seed": range(self.seeds)}, finals(results))
-        return Found(columns, {"notes": notes_of(results)})
+        return CellResult(columns, {"notes": notes_of(results)})
 
-    def samples(self, found: Found) -> list[Sample]:
-        """One for each scale, from what `compute` found."""
+    def samples(self, result: CellResult) -> list[Sample]:
+        """One for each scale, from what `compute` returns."""
         shape = (len(self.scales), self.seeds)
-        regret, health = (found.columns[name].reshape(shape) for name in ("regret", "health"))
+        regret, health = (result.columns[name].reshape(shape) for name in ("regret", "health"))
         return [Sample(self, *each) for each in zip(self.scales, regret, health, strict=True)]
 
 
@@ -260,10 +263,10 @@ def exponent(samples: Sequence[Sample]) -> Estimate:
     """
     values = np.stack([sample.regret for sample in samples], axis=1)
     ill = np.any([sample.health != 0 for sample in samples], axis=0)
-    kept, seeds = values[~ill], values.shape[0]
-    if kept.shape[0] == 0 or np.any(kept.mean(axis=0) <= 0):
+    healthy, seeds = values[~ill], values.shape[0]
+    if healthy.shape[0] == 0 or np.any(healthy.mean(axis=0) <= 0):
         none = np.asarray(np.nan)
-        return Estimate(none, none, none, none, kept.shape[0], seeds, seeds - kept.shape[0], 0.95, "percentile")
+        return Estimate(none, none, none, none, healthy.shape[0], seeds, seeds - healthy.shape[0], 0.95, "percentile")
     return exponent_interval([sample.task.horizon for sample in samples], values, ill)
 
 

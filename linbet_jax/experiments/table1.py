@@ -36,10 +36,10 @@ def rows(sets: Sequence[str] | None = None) -> list[dict[str, Any]]:
     Raises:
         InputError: an unknown data set.
     """
-    found = []
+    table = []
     for name in data_set_names(sets):
         spec, bandit = DATASETS[name], dataset(name)
-        found.append(
+        table.append(
             {
                 "name": name,
                 "num_arms": bandit.num_arms,
@@ -55,7 +55,7 @@ def rows(sets: Sequence[str] | None = None) -> list[dict[str, Any]]:
                 "instance": provenance.instance_digest(bandit),
             }
         )
-    return found
+    return table
 
 
 def text(table: Sequence[Mapping[str, Any]]) -> str:

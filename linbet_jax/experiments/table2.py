@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from linbet_jax import theory
 from linbet_jax.datasets import DATASETS
 from linbet_jax.experiments import measure, shared
-from linbet_jax.experiments.driver import Found, Outputs, Plan
+from linbet_jax.experiments.driver import CellResult, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.intervals import Estimate
 from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
@@ -122,13 +122,13 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Plan:
     config = {"dtype": dtype, "tasks": list(tasks), "seeds": seeds, "radius_scales": list(SCALES), "key": SEED}
     config["instances"] = {task.place: task.instance for task in tasks.values()}
 
-    def show(found: Mapping[str, Found]) -> Outputs:
-        seconds = measure.times(found, timed, ROUNDS)
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        seconds = measure.times(results, timed, ROUNDS)
         storage = {
             variant: [measure.state_bytes(task_of(TIMED_ON, variant, horizon, 1, dtype)) for horizon in STORAGE]
             for variant in VARIANTS
         }
-        samples = {title: task.samples(found[title]) for title, task in tasks.items()}
+        samples = {title: task.samples(results[title]) for title, task in tasks.items()}
         cpu = {
             title: seconds[:, place] / (task.pulls / task.horizon) for place, (title, task) in enumerate(timed.items())
         }
@@ -252,8 +252,8 @@ def report_of(
         groups.setdefault((set_name, variant), []).append(title)
     growths, timings = {}, {}
     for (set_name, variant), titles in groups.items():
-        for own in zip(*(samples[title] for title in titles), strict=True):
-            growths[set_name, variant, own[0].radius_scale] = growth = Growth(own, shared.exponent(own))
+        for of_scale in zip(*(samples[title] for title in titles), strict=True):
+            growths[set_name, variant, of_scale[0].radius_scale] = growth = Growth(of_scale, shared.exponent(of_scale))
         if set_name == TIMED_ON:
             seconds = np.stack([cpu[title] for title in titles], axis=1)
             timings[variant] = Timing(growth.horizons, seconds, VARIANTS[variant].time_from)
@@ -263,81 +263,81 @@ def report_of(
 # From a report to tables and figures ---------------------------------------------------------------------------------
 
 
-def _outputs(found: Report) -> Outputs:
-    tables = {"regret": _regret_table(found), "cost": _cost_table(found)}
+def _outputs(report: Report) -> Outputs:
+    tables = {"regret": _regret_table(report), "cost": _cost_table(report)}
     captions = {
         "regret": "Regret: exponents of the bounds and measured ones",
         "cost": "Complexity and storage: the paper's and measured",
     }
     figures = {
         "table2_regret": chart_figure(
-            _regret_charts(found),
-            title=f"Regret against T: fitted exponent (the bound's), {found.seeds} seeds",
-            note="Bars: 95% interval of the mean (Student t). The bounds' exponents are of the worst instance for each "
-            "T.",
+            _regret_charts(report),
+            title=f"Regret against T: fitted exponent (the bound's), {report.seeds} seeds",
+            note="Bars: 95% interval of the mean (Student t). The bounds' exponents are of the worst instance for "
+            "each T.",
         ),
         "table2_cost": chart_figure(
-            _cost_charts(found),
+            _cost_charts(report),
             title="Complexity and storage: fitted exponents of T",
             note="Time: the smallest of the interleaved measurements, bars up to the largest; compiling apart.",
         ),
     }
-    text, latex = [found.heading], []
+    text, latex = [report.heading], []
     for name, (header, rows) in tables.items():
         plain = [[cell.replace("$", "").replace(r"T\log", "T log").replace("\\", "") for cell in row] for row in rows]
         text += [aligned_table(header, plain), ""]
-        caption = f"{captions[name]}. {found.heading}."
+        caption = f"{captions[name]}. {report.heading}."
         latex.append(latex_table(header, rows, caption=caption, label=f"table:{name}"))
     return Outputs(
-        "\n".join([*text, *_explained(found)]),
+        "\n".join([*text, *_explained(report)]),
         figures,
-        {"table2.md": _markdown(found), "table2.tex": "\n".join(latex), "table2.csv": _csv(found)},
-        found.unhealthy,
+        {"table2.md": _markdown(report), "table2.tex": "\n".join(latex), "table2.csv": _csv(report)},
+        report.unhealthy,
     )
 
 
-def _markdown(found: Report) -> str:
-    lines = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{found.heading}.", ""]
-    lines += [*markdown_table(*_regret_table(found)), *markdown_table(*_cost_table(found))]
-    lines += [*(f"- {line}" for line in _explained(found)), "", "## Mean final regret", ""]
+def _markdown(report: Report) -> str:
+    lines = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{report.heading}.", ""]
+    lines += [*markdown_table(*_regret_table(report)), *markdown_table(*_cost_table(report))]
+    lines += [*(f"- {line}" for line in _explained(report)), "", "## Mean final regret", ""]
     labels = [variant.label for variant in VARIANTS.values()]
-    lines += markdown_table(["set", "scale", "T", *labels], _regret_rows(found))
+    lines += markdown_table(["set", "scale", "T", *labels], _regret_rows(report))
     lines += ["## CPU microseconds of a pull (smallest of all rounds), and bytes of a replication's state", ""]
-    lines += markdown_table(["", "T", *labels], _cost_rows(found))
+    lines += markdown_table(["", "T", *labels], _cost_rows(report))
     return "\n".join(lines)
 
 
-def _regret_table(found: Report) -> tuple[list[str], list[list[str]]]:
+def _regret_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """One row per variant: per set the bound's exponent and one measured per scale."""
     columns = ["bound", *(f"measured ×{scale:g}" for scale in SCALES)]
-    header = ["regret", *(f"{name}, {what}" for name in found.sets for what in columns)]
+    header = ["regret", *(f"{name}, {what}" for name in report.sets for what in columns)]
     rows = []
     for name, variant in VARIANTS.items():
         row = [variant.label]
-        for set_name in found.sets:
-            growths = [found.growths.get((set_name, name, scale)) for scale in SCALES]
+        for set_name in report.sets:
+            growths = [report.growths.get((set_name, name, scale)) for scale in SCALES]
             row.append("–" if growths[0] is None else f"{growths[0].promised:.3f}")
             row += ["–" if g is None else span(g.fitted.value, g.fitted.low, g.fitted.high, 2) for g in growths]
         rows.append(row)
     return header, rows
 
 
-def _cost_table(found: Report) -> tuple[list[str], list[list[str]]]:
+def _cost_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """One row per variant: time and storage, the paper's entry before each."""
     header = ["", "time: paper", "measured", "last step", "storage: paper", "measured", "bytes"]
     rows = []
     for name, variant in VARIANTS.items():
-        timing, sizes = found.timings[name], found.bytes[name]
+        timing, sizes = report.timings[name], report.bytes[name]
         row = [variant.label, variant.complexity or "–", span(*timing.fitted, 2), f"{timing.last:.2f}"]
-        row += [variant.storage or "–", f"{found.storage_exponent(name):.2f}", f"{sizes[0]:,} to {sizes[-1]:,}"]
+        row += [variant.storage or "–", f"{report.storage_exponent(name):.2f}", f"{sizes[0]:,} to {sizes[-1]:,}"]
         rows.append(row)
     return header, rows
 
 
-def _explained(found: Report) -> list[str]:
+def _explained(report: Report) -> list[str]:
     """What the columns are, in sentences."""
     ranges = ", ".join(
-        f"{variant.label} {found.timings[name].horizons[0]:,} to {found.timings[name].horizons[-1]:,}"
+        f"{variant.label} {report.timings[name].horizons[0]:,} to {report.timings[name].horizons[-1]:,}"
         for name, variant in VARIANTS.items()
     )
     fits = ", ".join(f"{variant.time_from:,} ({variant.label})" for variant in VARIANTS.values())
@@ -347,23 +347,23 @@ def _explained(found: Report) -> list[str]:
         "still explores has exponent 1.",
         f"T: {ranges}.",
         f"Time: CPU time of a whole run on {TIMED_ON}, compiling apart; the smallest of "
-        f"{found.timings['mom'].seconds.shape[0]} interleaved measurements, in brackets single rounds' exponents. "
+        f"{report.timings['mom'].seconds.shape[0]} interleaved measurements, in brackets single rounds' exponents. "
         f"Fitted over T ≥ {fits}. Last step: between the two longest T.",
         f"Storage: bytes of a replication's state at T = {STORAGE[0]:,} and {STORAGE[-1]:,}, exact. MENU has "
         "k = O(log T) columns; the root of TOFU's other forms has O(log T) poles.",
         "The pruned form plays the full pass's arms; the paper has no entry for it, nor for the form by epochs (its "
         "Remark 3), here with ceil(log2 T) re-truncations.",
-        f"Replications that met a non-finite number: {found.unhealthy}.",
+        f"Replications that met a non-finite number: {report.unhealthy}.",
     ]
 
 
-def _regret_rows(found: Report) -> list[list[str]]:
+def _regret_rows(report: Report) -> list[list[str]]:
     """Mean regret by set, scale and T, a column per variant."""
     rows: dict[tuple[str, float, int], dict[str, str]] = {}
-    for (set_name, variant, scale), growth in found.growths.items():
+    for (set_name, variant, scale), growth in report.growths.items():
         for sample in growth.samples:
             rows.setdefault((set_name, scale, sample.task.horizon), {})[variant] = number(sample.summary.mean)
-    places = itertools.product(found.sets, SCALES, sorted({horizon for *_, horizon in rows}))
+    places = itertools.product(report.sets, SCALES, sorted({horizon for *_, horizon in rows}))
     return [
         [place[0], f"×{place[1]:g}", f"{place[2]:,}", *(rows[place].get(name, "–") for name in VARIANTS)]
         for place in places
@@ -371,23 +371,23 @@ def _regret_rows(found: Report) -> list[list[str]]:
     ]
 
 
-def _cost_rows(found: Report) -> list[list[str]]:
+def _cost_rows(report: Report) -> list[list[str]]:
     """Time and state by T, a column per variant."""
-    best = {name: dict(zip(timing.horizons, timing.best, strict=True)) for name, timing in found.timings.items()}
+    best = {name: dict(zip(timing.horizons, timing.best, strict=True)) for name, timing in report.timings.items()}
     rows = []
     for horizon in sorted({horizon for times in best.values() for horizon in times}):
         times = [best[name].get(horizon) for name in VARIANTS]
         rows.append(["µs a pull", f"{horizon:,}", *("–" if t is None else f"{1e6 * t / horizon:.3g}" for t in times)])
     for index, horizon in enumerate(STORAGE):
-        rows.append(["bytes", f"{horizon:,}", *(f"{found.bytes[name][index]:,}" for name in VARIANTS)])
+        rows.append(["bytes", f"{horizon:,}", *(f"{report.bytes[name][index]:,}" for name in VARIANTS)])
     return rows
 
 
-def _csv(found: Report) -> str:
+def _csv(report: Report) -> str:
     """Long form: one number a line, with its interval where it has one."""
     header = ["quantity", "set", "algorithm", "radius_scale", "horizon", "value", "low", "high", "seeds", "unhealthy"]
     rows: list[list[object]] = []
-    for (set_name, variant, scale), growth in found.growths.items():
+    for (set_name, variant, scale), growth in report.growths.items():
         fixed, e = (set_name, variant, scale), growth.fitted
         for sample in growth.samples:
             s = sample.summary
@@ -395,24 +395,24 @@ def _csv(found: Report) -> str:
             rows.append(["regret", *fixed, sample.task.horizon, *numbers])
         rows.append(["regret exponent", *fixed, None, *map(float, (e.value, e.low, e.high)), e.n, e.unhealthy])
         rows.append(["regret exponent of the bound", *fixed, None, growth.promised, None, None, None, None])
-    for name, timing in found.timings.items():
+    for name, timing in report.timings.items():
         for horizon, times in zip(timing.horizons, timing.seconds.T, strict=True):
             ends = (float(times.min()), float(times.min()), float(times.max()))
             rows.append(["cpu seconds of a replication", TIMED_ON, name, None, horizon, *ends, None, None])
         rows.append(["time exponent", TIMED_ON, name, None, None, *timing.fitted, None, None])
-    for name, sizes in found.bytes.items():
+    for name, sizes in report.bytes.items():
         for horizon, size in zip(STORAGE, sizes, strict=True):
             rows.append(["state bytes", TIMED_ON, name, None, horizon, size, None, None, None, None])
-        exponent = found.storage_exponent(name)
+        exponent = report.storage_exponent(name)
         rows.append(["storage exponent", TIMED_ON, name, None, None, exponent, None, None, None, None])
     return csv_text(header, rows)
 
 
-def _regret_charts(found: Report) -> list[list[Chart]]:
+def _regret_charts(report: Report) -> list[list[Chart]]:
     def chart(set_name: str, scale: float) -> Chart:
         series = []
         for name, variant in VARIANTS.items():
-            growth = found.growths.get((set_name, name, scale))
+            growth = report.growths.get((set_name, name, scale))
             if growth is not None:
                 label = f"{variant.label} {float(growth.fitted.value):.2f} ({growth.promised:.2f})"
                 summaries = [sample.summary for sample in growth.samples]
@@ -420,17 +420,17 @@ def _regret_charts(found: Report) -> list[list[Chart]]:
         title = f"{set_name} (ε = {DATASETS[set_name].epsilon:g}), radius_scale ×{scale:g}"
         return Chart(title, "T (pulls)", "mean final regret", series)
 
-    return [[chart(set_name, scale) for scale in SCALES] for set_name in found.sets]
+    return [[chart(set_name, scale) for scale in SCALES] for set_name in report.sets]
 
 
-def _cost_charts(found: Report) -> list[list[Chart]]:
+def _cost_charts(report: Report) -> list[list[Chart]]:
     time, storage = [], []
     for name, variant in VARIANTS.items():
-        timing, best = found.timings[name], found.timings[name].best
+        timing, best = report.timings[name], report.timings[name].best
         label = f"{variant.label} {timing.fitted[0]:.2f}"
         time.append(Series(label, variant.color, timing.horizons, best, best, timing.seconds.max(axis=0)))
-        label = f"{variant.label} {found.storage_exponent(name):.2f}"
-        storage.append(Series(label, variant.color, STORAGE, found.bytes[name]))
+        label = f"{variant.label} {report.storage_exponent(name):.2f}"
+        storage.append(Series(label, variant.color, STORAGE, report.bytes[name]))
     return [
         [
             Chart(f"{TIMED_ON}: CPU time of a replication", "T (pulls)", "seconds", time),
