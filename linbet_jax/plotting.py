@@ -416,7 +416,8 @@ def growth_figure(
             middle = np.exp(np.log(r).mean() - slope * np.log(t).mean())
             ax.plot(t, r, "o", color=color, markersize=3.5)
             ax.plot(t, middle * t**slope, "-", color=color, linewidth=1.4, gid="fit")
-            label = f"{policy_label(policy)}\nfitted {slope:.3f}"
+            how = "fitted" if np.unique(t).size > 2 else "through 2 points"
+            label = f"{policy_label(policy)}\n{how} {slope:.3f}"
             if theory is not None and policy in theory:
                 ax.plot(t, r[-1] * (t / t[-1]) ** theory[policy], "--", color=color, linewidth=0.9, gid="theory")
                 label += f", theory {theory[policy]:.3f}"
@@ -798,6 +799,8 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
     """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
+    if not len(places):
+        return []
     from scipy.optimize import isotonic_regression  # slow to import
 
     order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))

@@ -16,7 +16,9 @@ __all__ = [
     "csv_text",
     "duration",
     "escaped_latex",
+    "escaped_markdown",
     "interval",
+    "latex_longtable",
     "latex_table",
     "markdown_table",
     "number",
@@ -50,6 +52,7 @@ _LATEX = str.maketrans(
         "θ": r"$\theta$",
         "δ": r"$\delta$",
         "λ": r"$\lambda$",
+        "∞": r"$\infty$",
     }
 )
 
@@ -59,6 +62,8 @@ def number(value: SupportsFloat) -> str:
     shown = float(value)
     if math.isnan(shown):
         return "–"
+    if math.isinf(shown):
+        return "∞" if shown > 0 else "−∞"
     if abs(shown) < 1e-6:  # rounding of sums that are thousands and more
         return "0"
     return f"{shown:,.0f}" if abs(shown) >= 100 else f"{shown:.3g}"
@@ -86,10 +91,22 @@ def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: 
     return text if any(map(math.isnan, ends)) else f"{text} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines of a Markdown table, an empty one last; a bar in a cell is escaped."""
-    body = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *body, ""]
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None) -> list[str]:
+    """Lines of a Markdown table, an empty one last; a bar in a cell is escaped.
+
+    Args:
+        header: names of the columns.
+        rows: cells in Markdown.
+        left: columns aligned to the left, the others to the right; None says nothing of alignment.
+    """
+    names, *body = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (header, *rows))
+    marks = "---|" * len(header) if left is None else ":---|" * left + "---:|" * (len(header) - left)
+    return [names, f"|{marks}", *body, ""]
+
+
+def escaped_markdown(text: str) -> str:
+    """Plain text for a cell of a Markdown table."""
+    return text.replace("\\", "\\\\").replace("<", "&lt;").replace("\n", " ")
 
 
 def latex_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str, label: str) -> str:
@@ -103,15 +120,49 @@ def latex_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption
         rf"\caption{{{_latex(caption)}}}\label{{{label}}}",
         rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
         r"\toprule",
-        rf"{' & '.join(map(_latex, header))} \\",
+        _latex_row(map(_latex, header)),
         r"\midrule",
-        *(rf"{' & '.join(map(_latex, row))} \\" for row in rows),
+        *(_latex_row(map(_latex, row)) for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
         "",
     ]
     return "\n".join(lines)
+
+
+def latex_longtable(header: Sequence[str], groups: Iterable[tuple[str, Iterable[Sequence[str]]]], *, left: int) -> str:
+    r"""A LaTeX table of any length, a title above each group of rows; needs the packages booktabs and longtable.
+
+    Args:
+        header: names of the columns, plain text as everything here.
+        groups: (title, its rows).
+        left: columns aligned to the left, the others to the right.
+    """
+    parts = [
+        [
+            rf"\multicolumn{{{len(header)}}}{{l}}{{\emph{{{escaped_latex(title)}}}}} \\*",
+            *(_latex_row(map(escaped_latex, row)) for row in rows),
+        ]
+        for title, rows in groups
+    ]
+    lines = [
+        r"% needs \usepackage{booktabs,longtable}",
+        rf"\begin{{longtable}}{{{'l' * left}{'r' * (len(header) - left)}}}",
+        r"\toprule",
+        _latex_row(map(escaped_latex, header)),
+        r"\midrule\endhead",
+        "\n\\midrule\n".join("\n".join(part) for part in parts),
+        r"\bottomrule",
+        r"\end{longtable}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    """One row; a bracket or a star at its start would belong to the end of the row before it."""
+    return " & ".join(f"{{{cell}}}" if cell.startswith(("[", "*")) else cell for cell in cells) + r" \\"
 
 
 def _latex(text: str) -> str:
@@ -122,7 +173,7 @@ def _latex(text: str) -> str:
 
 def escaped_latex(text: str) -> str:
     """Plain text for LaTeX."""
-    return text.translate(_LATEX)
+    return text.replace("\n", " ").translate(_LATEX)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

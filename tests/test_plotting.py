@@ -268,6 +268,7 @@ def test_a_scale_that_one_seed_rules_leaves_the_axis_of_tuning():
 
 
 def test_spreading_moves_no_more_than_it_must():
+    assert plotting.spread_apart([], 0.1, low=0, high=1) == []
     assert plotting.spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
     assert plotting.spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
     assert plotting.spread_apart([1.0, 0.99, 0.2], 0.1, low=0, high=1) == pytest.approx([1.0, 0.9, 0.2])
@@ -285,6 +286,8 @@ def test_the_fitted_slope_is_drawn_beside_the_theory_s():  # S7
     assert slopes["fit"] == pytest.approx(2 / 3, abs=1e-6)
     assert slopes["theory"] == pytest.approx(0.75, abs=1e-6)
     assert labels(ax) == ["TOFU\nfitted 0.667, theory 0.750"]
+    two = plotting.growth_figure({"tofu": (horizons[:2], horizons[:2] ** 0.5)})
+    assert labels(two.axes[0]) == ["TOFU\nthrough 2 points 0.500"]
 
 
 def test_wrong_input():

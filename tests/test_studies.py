@@ -297,10 +297,15 @@ def test_numbers_and_spans():
 def test_tables_of_all_kinds():
     header, rows = ["a_b", "E|y|"], [["×1 & 5%", "$O(T^2)$"], ["–", "β"]]
     assert tables.markdown_table(["a", "b"], [["x", "E|y|"]]) == ["| a | b |", "|---|---|", r"| x | E\|y\| |", ""]
+    assert tables.markdown_table(["a|", "b"], [["x", "1"]], left=1) == [r"| a\| | b |", "|:---|---:|", "| x | 1 |", ""]
+    assert [tables.number(x) for x in (math.inf, -math.inf)] == ["∞", "−∞"]
     latex = tables.latex_table(header, rows, caption="50% of T", label="table:x").splitlines()
     assert latex[2] == r"\caption{50\% of T}\label{table:x}"
     assert latex[3:6] == [r"\begin{tabular}{lr}", r"\toprule", r"a\_b & E|y| \\"]
     assert latex[7:9] == [r"$\times$1 \& 5\% & $O(T^2)$ \\", r"-- & $\beta$ \\"]
+    # A bracket or a star at the start of a row would be an argument of the row's end before it.
+    starts = tables.latex_table(header, [["[1, 2]", "*"], ["* x", "[3]"]], caption="c", label="l").splitlines()[7:9]
+    assert starts == [r"{[1, 2]} & {*} \\", r"{* x} & {[3]} \\"]
     assert tables.csv_text(["a", "b"], [[1, 0.1 + 0.2], [None, np.float64("nan")]]) == "a,b\n1,0.3\n,\n"
     assert tables.aligned_table(["name", "n"], [["x", "1,000"], ["long name", "2"]]).splitlines() == [
         "name           n",

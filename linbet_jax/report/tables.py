@@ -1,17 +1,15 @@
-"""The summary table as Markdown, LaTeX and CSV."""
+"""The rows of the summary table, for Markdown, LaTeX, CSV and the page."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Sequence
 from typing import Any
 
+from linbet_jax import tables
 from linbet_jax.report.figures import number
 from linbet_jax.report.gather import Report, Setting, Variant, parameter_name, plain_value
 from linbet_jax.sweep.table import Cell
-from linbet_jax.tables import escaped_latex
+from linbet_jax.tables import escaped_markdown, latex_longtable, markdown_table
 
 __all__ = ["HEADINGS", "csv_text", "latex", "markdown", "parameters", "rows"]
 
@@ -58,62 +56,33 @@ def _title(setting: Setting) -> str:
 
 def markdown(report: Report) -> str:
     """The whole table as GitHub's Markdown."""
-    names = [HEADINGS[0], *headings(report)]
-    left = 2 + len(parameters(report))
-    lines = [_piped(names), _piped([":---"] * left + ["---:"] * (len(names) - left))]
-    for setting in report.settings:
-        lines += [_piped([_title(setting), *texts]) for _, _, texts in rows(report, setting)]
-    return "\n".join(lines) + "\n"
-
-
-def _piped(texts: Sequence[str]) -> str:
-    cleaned = (text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ") for text in texts)
-    return f"| {' | '.join(cleaned)} |"
+    body = [[_title(setting), *texts] for setting in report.settings for _, _, texts in rows(report, setting)]
+    names, *cleaned = [list(map(escaped_markdown, row)) for row in ([HEADINGS[0], *headings(report)], *body)]
+    return "\n".join(markdown_table(names, cleaned, left=2 + len(parameters(report))))
 
 
 def latex(report: Report) -> str:
     """The whole table in LaTeX, for the packages booktabs and longtable."""
-    names = headings(report)
-    left = 1 + len(parameters(report))
-    lines = [
-        "% needs \\usepackage{booktabs,longtable}",
-        f"\\begin{{longtable}}{{{'l' * left}{'r' * (len(names) - left)}}}",
-        "\\toprule",
-        " & ".join(_tex(name) for name in names) + r" \\",
-        "\\midrule\\endhead",
-    ]
-    for at, setting in enumerate(report.settings):
-        if at:
-            lines.append("\\midrule")
-        lines.append(f"\\multicolumn{{{len(names)}}}{{l}}{{\\emph{{{_tex(_title(setting))}}}}} \\\\*")
-        # A bracket at the start of a row would be read as the argument of the row's end before it.
-        lines += [" & ".join(_tex(text) for text in texts) + r" \\" for _, _, texts in rows(report, setting)]
-    return "\n".join([*lines, "\\bottomrule", "\\end{longtable}"]) + "\n"
-
-
-def _tex(text: str) -> str:
-    cleaned = escaped_latex(text.replace("\n", " "))
-    return f"{{{cleaned}}}" if cleaned.startswith("[") else cleaned
+    groups = [(_title(setting), [texts for *_, texts in rows(report, setting)]) for setting in report.settings]
+    return latex_longtable(headings(report), groups, left=1 + len(parameters(report)))
 
 
 def csv_text(report: Report) -> str:
     """The table with all digits, one row per cell, empty where there is no number."""
     names = ("cell", "set", "policy", "label", "horizon", *parameters(report), "state", "seeds", "unhealthy")
     statistics = ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*names, *statistics, "run_seconds", "compile_seconds", "error"])
+    body = []
     for setting in report.settings:
         for cell, variant, _ in rows(report, setting):
             fixed: list[Any] = [cell.id, cell.set, cell.policy, cell.label, cell.horizon]
-            fixed += [_raw(cell.value(name)) for name in parameters(report)]
+            fixed += [_all_digits(cell.value(name)) for name in parameters(report)]
             final = None if variant is None else variant.final
-            fixed += [cell.state, cell.stored, "" if final is None else final.unhealthy]
+            fixed += [cell.state, cell.stored, None if final is None else final.unhealthy]
             numbers = [math.nan if final is None else float(getattr(final, name)) for name in statistics]
             numbers += [cell.journey.run_seconds, cell.journey.compile_seconds]
-            writer.writerow([*fixed, *(repr(n) if math.isfinite(n) else "" for n in numbers), cell.error])
-    return out.getvalue()
+            body.append([*fixed, *map(_all_digits, numbers), cell.error])
+    return tables.csv_text([*names, *statistics, "run_seconds", "compile_seconds", "error"], body)
 
 
-def _raw(value: Any) -> Any:
-    return "" if value is None else repr(value) if isinstance(value, float) else value
+def _all_digits(value: Any) -> Any:
+    return value if not isinstance(value, float) else repr(value) if math.isfinite(value) else None
