@@ -3,6 +3,7 @@
 import contextlib
 import sys
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -98,15 +99,15 @@ def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
     assert index.shape == ()
     assert index.dtype == jnp.int32
     after = policy.update(state, arms[2], payoffs, params)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
+    chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
     compiled = jax.jit(policy.update)(state, arms[2], payoffs, params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), after, compiled)
+    chex.assert_trees_all_close(after, compiled, rtol=1e-12, atol=1e-13)
     batched = jax.vmap(policy.update, in_axes=(None, 0, None, None))(state, arms[:2], payoffs, params)
     alone = policy.update(state, arms[1], payoffs, params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, rtol=1e-11, atol=1e-13), batched, alone)
+    chex.assert_trees_all_close(jax.tree.map(lambda a: a[1], batched), alone, rtol=1e-11, atol=1e-13)
     if policy.refresh is not None:
         fresh = policy.refresh(after, params)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), fresh, after)
+        chex.assert_trees_all_close(fresh, after, rtol=1e-9, atol=1e-11)
     if policy.estimate is not None:
         assert policy.estimate(after, params).shape == (3,)
 
