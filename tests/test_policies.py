@@ -3,6 +3,7 @@
 import contextlib
 import sys
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,18 +98,20 @@ def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
     index = policy.select(key, state, arms, params)
     assert index.shape == ()
     assert index.dtype == jnp.int32
-    after = policy.updates[0](state, arms, 2, payoffs, params)
-    assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), state)
-    compiled = jax.jit(policy.updates[0])(state, arms, 2, payoffs, params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), after, compiled)
-    batched = jax.vmap(policy.updates[0], in_axes=(None, None, 0, None, None))(
-        state, arms, jnp.arange(2), payoffs, params
-    )
-    alone = policy.updates[0](state, arms, 1, payoffs, params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, rtol=1e-11, atol=1e-13), batched, alone)
+
+    def turn(state, index):  # every function that updates in turn, once
+        for update in policy.updates:
+            state = update(state, arms, index, payoffs, params)
+        return state
+
+    after = turn(state, 2)
+    chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
+    chex.assert_trees_all_close(after, jax.jit(turn)(state, 2), rtol=1e-12, atol=1e-13)
+    batched = jax.vmap(turn, in_axes=(None, 0))(state, jnp.arange(2))
+    chex.assert_trees_all_close(jax.tree.map(lambda a: a[1], batched), turn(state, 1), rtol=1e-11, atol=1e-13)
     if policy.refresh is not None:
         fresh = policy.refresh(after, arms, params)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), fresh, after)
+        chex.assert_trees_all_close(fresh, after, rtol=1e-9, atol=1e-11)
     if policy.region is not None:
         assert policy.region(after, arms, params).center.shape == (3,)
 
