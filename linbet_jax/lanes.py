@@ -2,18 +2,18 @@
 
 Several CPU devices would need a program of several partitions, which XLA compiles otherwise than the program of one
 device: in float32 its last bits differ. A lane is a thread that calls the program of one device, so that a seed's bits
-do not depend on how many cores there are; XLA runs what different threads call at the same time, and what one thread
-calls in order.
+do not depend on how many cores there are. Every launch runs on a lane: whoever waits for it hears Ctrl-C at once, which
+a thread inside a program does not.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import itertools
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -85,38 +85,71 @@ def first_lane() -> int:
 _TURN = itertools.count()
 
 
-def submit(lane: int, launch: Callable[[], Any]) -> Callable[[], Any]:
+_Queue = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]  # None ends the lane
+_LANES: dict[int, _Queue] = {}
+_LOCK = threading.Lock()
+_THREAD = "linbet-lane"
+
+
+def submit(lane: int, launch: Callable[[], Any]) -> Future[Any]:
     """Starts a launch on a lane, after those it was given before, of whichever simulation.
 
-    JAX's settings that hold for one thread only (``jax.disable_jit()`` and the like) do not reach it.
+    JAX's settings that hold for one thread only (``jax.disable_jit()`` and the like) do not reach it. Inside a
+    callback of a launch, which would wait for its own lane, the caller makes the launch itself.
 
     Returns:
-        A function that waits until the launch is made and returns what it returned.
+        What the launch will return or raise.
     """
-    try:
-        given = _lane(lane)
-    except RuntimeError:  # Python is ending and starts no more threads
-        launched = launch()
-        return lambda: launched
+    if _inside_a_launch():
+        return here(launch)
     future: Future[Any] = Future()
-    given.put((future, launch))
-    return future.result
+    with contextlib.suppress(RuntimeError), _LOCK:  # Python is ending and starts no more threads
+        if lane not in _LANES:
+            _LANES[lane] = _start(lane)
+        _LANES[lane].put((future, launch))
+        return future
+    return here(launch)
+
+
+def here(launch: Callable[[], Any]) -> Future[Any]:
+    """Makes a launch in the caller's own thread."""
+    future: Future[Any] = Future()
+    _make(future, launch)
+    return future
+
+
+def abandon(futures: Iterable[Future[Any]]) -> None:
+    """Gives launches up: those not begun never run. One that has begun cannot be ended: its lane gets a successor."""
+    running = [future for future in futures if not (future.cancel() or future.done())]
+    if running:
+        with _LOCK:
+            for given in _LANES.values():
+                given.put(None)
+            _LANES.clear()
+
+
+def _inside_a_launch() -> bool:
+    """Whether this thread is a lane or one of XLA's, which runs Python in callbacks only."""
+    thread = threading.current_thread()
+    return thread.name.startswith(_THREAD) or isinstance(thread, threading._DummyThread)
 
 
 # Threads of our own: those of an executor take nothing on once the main thread has ended, while others may still run.
-@functools.cache
-def _lane(lane: int) -> queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]]:
-    given: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+def _start(lane: int) -> _Queue:
+    given: _Queue = queue.SimpleQueue()
 
     def work() -> None:
-        while True:
-            _launch(*given.get())
+        while (item := given.get()) is not None:
+            _make(*item)
+            del item  # the outputs are their reader's
 
-    threading.Thread(target=work, name=f"linbet-lane-{lane}", daemon=True).start()
+    threading.Thread(target=work, name=f"{_THREAD}-{lane}", daemon=True).start()
     return given
 
 
-def _launch(future: Future[Any], launch: Callable[[], Any]) -> None:
+def _make(future: Future[Any], launch: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
     try:
         future.set_result(launch())
     except BaseException as error:  # the caller's to raise

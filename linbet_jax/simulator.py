@@ -13,6 +13,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +34,7 @@ from linbet_jax.checks import (
     x64_enabled,
 )
 from linbet_jax.conformance import check_policy
-from linbet_jax.lanes import first_lane, lanes_of, submit
+from linbet_jax.lanes import abandon, first_lane, here, lanes_of, submit
 from linbet_jax.policy import Policy
 from linbet_jax.replication import Plan, World, replicate
 
@@ -553,40 +554,51 @@ def _launch_all(
         return int(rows.size - np.count_nonzero(outputs["overflow"][rows]))
 
     # Two launches for every lane: each has its next one at hand when it ends one.
-    in_flight: collections.deque[tuple[npt.NDArray[np.int64], Callable[[], dict[str, Any]]]] = collections.deque()
+    in_flight: collections.deque[tuple[npt.NDArray[np.int64], Future[dict[str, Any]]]] = collections.deque()
     done = total - pending.size
-
-    def start(lane: int, run: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-        """Begin a launch; what is returned gives its outputs, which may still be on their way."""
-        if lanes == 1 or _jit_disabled():
-            launched = run()
-            return lambda: launched
-        return submit(lane, run)
+    begun, compiling = time.perf_counter(), 0.0
 
     def end_one() -> None:
         nonlocal done
-        since = time.perf_counter()
-        rows, launched = in_flight.popleft()
-        done += collect(rows, launched())
-        clock["run"] += time.perf_counter() - since
+        rows, launched = in_flight[0]
+        while wait([launched], timeout=0.2).not_done:  # a signal that reaches another thread does not end a wait
+            pass
+        done += collect(rows, launched.result())
+        in_flight.popleft()
         if progress is not None:
             progress(done, total)
 
-    for lane, first in enumerate(range(0, pending.size, per_launch), first_lane()):
-        rows = pending[first : first + per_launch]
-        padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
-        varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
-        arguments = (rows_seed[padded], varying, shared, world, record_rounds, free_key)
-        arguments = jax.tree.map(jnp.asarray, arguments)
-        program, seconds = _program(launch, arguments)
-        clock["compile"] += seconds
-        if len(in_flight) == 2 * lanes:
+    try:
+        for lane, first in enumerate(range(0, pending.size, per_launch), first_lane()):
+            rows = pending[first : first + per_launch]
+            padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
+            varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
+            arguments = (rows_seed[padded], varying, shared, world, record_rounds, free_key)
+            arguments = jax.tree.map(jnp.asarray, arguments)
+            program, seconds = _program(launch, arguments)
+            compiling += seconds
+            if len(in_flight) == 2 * lanes:
+                end_one()
+            run = functools.partial(_finish, program, arguments)
+            in_flight.append((rows, here(run) if _jit_disabled() else submit(lane % lanes, run)))
+        while in_flight:
             end_one()
-        since = time.perf_counter()  # where JAX does not run things beside the caller, this is the run
-        in_flight.append((rows, start(lane % lanes, functools.partial(program, *arguments))))
-        clock["run"] += time.perf_counter() - since
-    while in_flight:
-        end_one()
+    finally:
+        abandon(future for _, future in in_flight)  # none are left unless something was raised
+    clock["compile"] += compiling
+    clock["run"] += time.perf_counter() - begun - compiling
+
+
+def _finish(program: Callable[..., dict[str, Any]], arguments: Any) -> dict[str, Any]:
+    """The outputs of a launch, once they are there.
+
+    Asked for again and again: a thread that waits inside JAX crashes a process that ends meanwhile.
+    """
+    begun = time.perf_counter()
+    outputs = program(*arguments)
+    while not all(values.is_ready() for values in outputs.values()):
+        time.sleep(min(max(5e-5, (time.perf_counter() - begun) / 50), 0.01))
+    return outputs
 
 
 def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[Any]:
