@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pickle
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import linbet_jax as lb
 from linbet_jax import bandit as module
 from linbet_jax.bandit import LinearBandit
 from linbet_jax.noise import Gaussian, LogNormal, Pareto, PayoffLaw, StudentT, TwoPoint
+from linbet_jax.provenance import instance_digest
 
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 2.0], [1.0, 1.0]])
 THETA = np.array([0.5, 0.25])
@@ -316,6 +318,36 @@ def test_what_a_subclass_overrides_is_played():
     policy, params = lb.make_policy("oful", bandit, horizon=3)
     result = lb.simulate(policy, params, bandit, horizon=3, num_seeds=1, key=jax.random.key(0), trace=True)
     np.testing.assert_allclose(result.trace.payoffs, bandit.means[result.trace.arms] + 7.0, rtol=1e-6)
+
+
+def test_the_digest_of_a_law_has_no_address():
+    class Mixture(Coin):  # no __repr__
+        def __init__(self, weights, draw=jax.random.normal):
+            self.weights, self.draw = weights, draw
+
+    class Slots(Coin):
+        __slots__ = ("weight",)
+
+        def __init__(self, weight):
+            self.weight = weight
+
+    def digest(law):
+        return instance_digest(LinearBandit(ARMS, THETA, law))
+
+    laws = (
+        *(lambda: StudentT(3.0), lambda: Gaussian(3.0), lambda: Coin(), lambda: Measured()),
+        *(lambda: Mixture(np.array([0.5, 0.5])), lambda: Mixture(np.array([0.5, 0.4]))),
+        *(lambda: Mixture([0.5, {"a": Coin()}]), lambda: Mixture([0.5, {"a": Measured()}])),
+        *(lambda: Mixture({"b", "a"}), lambda: Mixture(0.5), lambda: Mixture(0.5, jax.random.laplace)),
+        *(lambda: Slots(1.0), lambda: Slots(2.0)),
+    )
+    digests = [digest(law()) for law in laws]
+    assert len(set(digests)) == len(laws)
+    kept = [law() for law in laws]  # at other addresses than the first ones
+    assert [digest(law) for law in kept] == digests
+    for nameless in (lambda: 0.0, threading.Lock()):
+        with pytest.raises(ValueError, match=r"noise: Mixture must hold numbers, .* alone, got <"):
+            digest(Mixture(0.5, nameless))
 
 
 # Changing decision sets -----------------------------------------------------------------------------------------------
