@@ -20,7 +20,7 @@ import numpy.typing as npt
 from problems import KEY, Problem
 from timing import Clock, timed
 
-from linbet_jax import noise, replication
+from linbet_jax import noise
 from linbet_jax.errors import InputError
 from linbet_jax.simulator import simulate
 
@@ -157,7 +157,7 @@ def _variates(law: Any, horizon: int, seed: int) -> npt.NDArray[np.float64]:
 
     def draw(pulls: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(KEY), seed), 0)
-        return replication.variates(law, key, jnp.float64)(pulls)
+        return noise.variates(law, key, jnp.float64)(pulls)
 
     return np.asarray(jax.jit(draw)(jnp.arange(1, horizon + 1, dtype=jnp.int32)))
 

@@ -2,6 +2,7 @@
 
 Payoffs are y_t = <x_t, theta_star> + eta_t with E|y_t|^p <= b (raw) and E|eta_t|^p <= c (central), p = 1 + epsilon
 (paper, Definition 1). Everything here is host-side NumPy float64; the moments come from the law, never from samples.
+Where a function draws the arms, a sample of its draws is held against what is declared of all of them.
 
 References:
     Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
@@ -10,9 +11,11 @@ References:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import jax
@@ -20,26 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.noise import PayoffLaw, admissible_epsilon
+from linbet_jax.noise import PayoffLaw, admissible_epsilon, check_means, float_dtype, traceable, variates
 
 __all__ = ["Generator", "LinearBandit", "Sampler"]
 
 Sampler = Callable[[jax.Array, jax.Array], jax.Array]  # (key, pull t = 1..T) -> arms [K, d], traceable
 Generator = Callable[[jax.Array], tuple[jax.Array, jax.Array]]  # key -> (arms [K, d], theta_star [d]), traceable
 
-_LAW_MEMBERS = (
-    "standard",
-    "payoff",
-    "raw_moment",
-    "central_moment",
-    "moment_bounds",
-    "std",
-    "check_means",
-    "max_order",
-    "mean_range",
-    "name",
-)
 _ROUNDING = 1e-9  # relative slack when a declared bound is compared with the value it bounds
+_DRAWN_ROUNDING = 1e-5  # the same for a value in float32, as while a simulation runs
+_DRAWS = 16  # of a sampler or generator that are checked, fewer where they would have more entries in all than
+_ENTRIES = 2**24
+_PULLS = 4  # of one key that are checked
 
 
 @dataclasses.dataclass(frozen=True, init=False, eq=False)
@@ -106,7 +101,8 @@ class LinearBandit:
         Args:
             arms: [K, d] the feature vectors, finite, K >= 1, d >= 1.
             theta_star: [d] the unknown parameter, finite.
-            noise: the payoff law; every arm's mean must be in its `mean_range`.
+            noise: the payoff law; every arm's mean must be in its `mean_range`. One of your own has the members of
+                `linbet_jax.noise.PayoffLaw`, without the moments of bounds that are given.
             epsilon: in (0, 1] with 1 + epsilon below the law's `max_order`; 1.0 by default, and to be given where the
                 law has no variance.
             raw_moment_bound: b, by default the largest E|y|^(1+epsilon) among the arms.
@@ -121,10 +117,10 @@ class LinearBandit:
         """
         matrix = _array("arms", arms, 2)
         theta = _theta(theta_star, matrix.shape[1])
-        law = _law(noise)
+        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=True)
         with np.errstate(over="ignore", invalid="ignore"):
             means = matrix @ theta
-        law.check_means(means)
+        check_means(law, means)
         means.setflags(write=False)
         epsilon = _epsilon(epsilon, law)
         order = 1.0 + epsilon
@@ -133,14 +129,14 @@ class LinearBandit:
             theta_star=theta,
             noise=law,
             epsilon=epsilon,
-            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, np.max(law.raw_moment(order, means))),
+            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, _largest(law, "raw_moment", order, means)),
             central_moment_bound=_bound(
-                "central_moment_bound", central_moment_bound, np.max(law.central_moment(order, means))
+                "central_moment_bound", central_moment_bound, _largest(law, "central_moment", order, means)
             ),
             theta_norm=_bound("theta_norm", theta_norm, np.linalg.norm(theta)),
             arm_norm=_bound("arm_norm", arm_norm, np.max(np.linalg.norm(matrix, axis=1))),
             mean_bound=_bound("mean_bound", mean_bound, np.max(np.abs(means))),
-            noise_std=float(np.max(law.std(means))),
+            noise_std=_largest(law, "std", means) if _has(law, "std") else math.inf,
             name=_name(name),
             means=means,
             num_arms=matrix.shape[0],
@@ -181,22 +177,23 @@ class LinearBandit:
             name: a label for tables and files.
 
         Raises:
-            ValueError: naming the field, its value and the allowed range, or what is wrong with the sampler's result.
+            ValueError: naming the field, its value and the allowed range, or what is wrong with the sampler's result;
+                also when a bound does not hold in a sample of up to 16 sets, of the pulls 1 to 4.
         """
         theta = _theta(theta_star, None)
-        law = _law(noise)
+        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=False)
         epsilon = _epsilon(epsilon, law)
         order = 1.0 + epsilon
         result = _traced("sampler", sampler, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
         shape: tuple[int, ...] = getattr(result, "shape", ())
-        if len(shape) != 2 or shape[0] < 1 or shape[1] != theta.size:
-            allowed = f"arms of shape [K, d] with K >= 1 and d = {theta.size}"
+        if not _real(result, (*shape[:1], theta.size)) or shape[0] < 1:
+            allowed = f"arms of shape [K, d], real numbers with K >= 1 and d = {theta.size}"
             raise ValueError(f"sampler must return {allowed}, got {result!r}")
         diameter = _nonnegative("arm_norm", arm_norm)
         norm = float(np.linalg.norm(theta))
         largest = diameter * norm if mean_bound is None else _nonnegative("mean_bound", mean_bound)
         raw, central, std = _moments(law, order, -largest, largest)
-        return cls._make(
+        bandit = cls._make(
             arms=None,
             theta_star=theta,
             noise=law,
@@ -215,6 +212,13 @@ class LinearBandit:
             sampler=sampler,
             generator=None,
         )
+
+        def draw(number: int) -> tuple[Any, Any]:
+            key = jax.random.fold_in(jax.random.key(0), number // _PULLS)
+            return _evaluated(sampler, key, jnp.int32(1 + number % _PULLS)), theta
+
+        bandit._check_draws("sampler", draw)
+        return bandit
 
     @classmethod
     def resampled(
@@ -250,21 +254,21 @@ class LinearBandit:
             name: a label for tables and files.
 
         Raises:
-            ValueError: naming the field, its value and the allowed range, or what is wrong with the generator's result.
+            ValueError: naming the field, its value and the allowed range, or what is wrong with the generator's result;
+                also when a bound that is given does not hold in a sample of up to 16 instances.
         """
-        law = _law(noise)
+        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=False)
         epsilon = _epsilon(epsilon, law)
         order = 1.0 + epsilon
         result = _traced("generator", generator)
         pair = result if isinstance(result, (tuple, list)) and len(result) == 2 else ((), ())
         arms: tuple[int, ...] = getattr(pair[0], "shape", ())
-        theta: tuple[int, ...] = getattr(pair[1], "shape", ())
-        if len(arms) != 2 or arms[0] < 1 or arms[1] < 1 or theta != arms[1:]:
-            allowed = "(arms [K, d], theta_star [d]) with K >= 1 and d >= 1"
+        if not (_real(pair[0], arms) and _real(pair[1], arms[1:])) or len(arms) != 2 or 0 in arms:
+            allowed = "(arms [K, d], theta_star [d]), real numbers with K >= 1 and d >= 1"
             raise ValueError(f"generator must return {allowed}, got {result!r}")
         if best_mean is not None:
             best_mean = _finite("best_mean", best_mean)
-            law.check_means(best_mean)
+            check_means(law, best_mean)
         if mean_bound is not None:
             mean_bound = _nonnegative("mean_bound", mean_bound)
             if best_mean is not None and mean_bound < best_mean * (1.0 - _ROUNDING):
@@ -278,7 +282,7 @@ class LinearBandit:
             raise ValueError(
                 "best_mean or mean_bound must be given unless raw_moment_bound and central_moment_bound both are"
             )
-        return cls._make(
+        bandit = cls._make(
             arms=None,
             theta_star=None,
             noise=law,
@@ -297,6 +301,14 @@ class LinearBandit:
             sampler=None,
             generator=generator,
         )
+        function, numbers = generator, ()
+        if isinstance(generator, jax.tree_util.Partial) and not generator.keywords:
+            function, numbers = generator.func, generator.args
+        bandit._check_draws(
+            "generator",
+            lambda number: _evaluated(function, *numbers, jax.random.fold_in(jax.random.key(0), number)),
+        )
+        return bandit
 
     @property
     def changing(self) -> bool:
@@ -317,6 +329,43 @@ class LinearBandit:
     def _fill(self, **fields: Any) -> None:
         for field, value in fields.items():
             object.__setattr__(self, field, value)
+
+    def _check_draws(self, field: str, draw: Callable[[int], tuple[Any, Any]]) -> None:
+        """Holds a sample of draws, number -> (arms [K, d], theta_star [d]), against what the bandit declares."""
+        count = max(1, min(_DRAWS, _ENTRIES // (self.num_arms * self.dim)))
+        where = f"in a sample of {count} {'sets' if self.changing else 'instances'}"
+        arm_norm, theta_norm, least, most = 0.0, 0.0, math.inf, -math.inf
+        best = []
+        for number in range(count):
+            with _named(field):
+                arms, theta = (np.asarray(drawn, np.float64) for drawn in draw(number))
+            if not (np.isfinite(arms).all() and np.isfinite(theta).all()):
+                raise ValueError(f"{field} must return finite numbers, got others {where}")
+            means = arms @ theta
+            arm_norm = max(arm_norm, float(np.max(np.linalg.norm(arms, axis=1))))
+            theta_norm = max(theta_norm, float(np.linalg.norm(theta)))
+            best.append(float(np.max(means)))
+            least, most = min(least, float(np.min(means))), max(most, best[-1])
+        slack = _DRAWN_ROUNDING * arm_norm * theta_norm
+        low, high = self.noise.mean_range
+        for mean in (least, most):
+            if not low - slack <= mean <= high + slack:
+                allowed = f"{low:g} <= mean <= {high:g}, as {self.noise.name} needs it"
+                raise ValueError(f"{field} must keep means within {allowed}, got {mean!r} {where}")
+        if self.best_mean is not None:
+            for other in best:
+                if abs(other - self.best_mean) > slack:
+                    raise ValueError(
+                        f"best_mean must be the same in all instances, {other!r} {where}, got {self.best_mean!r}"
+                    )
+        ends = np.clip([least, most], low, high)
+        drawn = {"arm_norm": arm_norm, "theta_norm": theta_norm, "mean_bound": max(-least, most)}
+        for moment in ("raw_moment", "central_moment"):
+            drawn[f"{moment}_bound"] = _largest(self.noise, moment, 1.0 + self.epsilon, ends)
+        for name, value in drawn.items():
+            declared = getattr(self, name)
+            if value > declared + (slack if name == "mean_bound" else _DRAWN_ROUNDING * value):
+                raise ValueError(f"{name} must be at least {value!r}, the largest {where}, got {declared!r}")
 
     def _key(self) -> tuple[Any, ...]:
         values = (getattr(self, field.name) for field in dataclasses.fields(self))
@@ -341,7 +390,10 @@ class LinearBandit:
 def _array(field: str, value: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
     """A read-only float64 copy of a finite array with `ndim` axes, none of them empty."""
     try:
-        array = np.array(value, dtype=np.float64)
+        plain = np.asarray(value)
+        if plain.dtype.kind in "cSU":  # NumPy would drop what is imaginary, and read text
+            raise TypeError
+        array = np.array(plain, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{field} must be a {ndim}-D array of real numbers, got {value!r}") from None
     if array.ndim != ndim or array.size == 0:
@@ -360,16 +412,6 @@ def _theta(value: npt.ArrayLike, dim: int | None) -> npt.NDArray[np.float64]:
     return theta
 
 
-def _law(noise: Any) -> PayoffLaw:
-    missing = [member for member in _LAW_MEMBERS if not hasattr(noise, member)]
-    if isinstance(noise, type) or missing:
-        raise ValueError(
-            f"noise must be a payoff law with {', '.join(_LAW_MEMBERS)}, for example noise.StudentT(3.0), got {noise!r}"
-        )
-    law: PayoffLaw = noise
-    return law
-
-
 def _name(name: Any) -> str:
     if not isinstance(name, str) or not name:
         raise ValueError(f"name must be a non-empty string, got {name!r}")
@@ -377,7 +419,7 @@ def _name(name: Any) -> str:
 
 
 def _finite(field: str, value: Any) -> float:
-    if isinstance(value, (bool, str, bytes, complex)) or np.ndim(value) != 0:
+    if isinstance(value, (bool, np.bool_, str, bytes, complex)) or np.ndim(value) != 0:
         raise ValueError(f"{field} must be one finite number, got {value!r}")
     try:
         number = float(value)
@@ -393,6 +435,94 @@ def _nonnegative(field: str, value: Any) -> float:
     if number < 0.0:
         raise ValueError(f"{field} must satisfy 0 <= {field} < inf, got {value!r}")
     return number
+
+
+def _bound(field: str, given: Any, value: Any, *, declared: bool = False) -> float:
+    """The bound given by the user, at least the value it bounds (unless that is itself only a bound), or the value."""
+    least = float(value)
+    if given is None:
+        return least
+    bound = _nonnegative(field, given)
+    if not declared and bound < least * (1.0 - _ROUNDING):
+        raise ValueError(f"{field} must be at least {least!r}, the value in this instance, got {given!r}")
+    return bound
+
+
+# The law --------------------------------------------------------------------------------------------------------------
+
+
+def _has(law: object, member: str) -> bool:
+    """Whether a law has a member; what it inherits of the protocol itself has no body."""
+    return hasattr(law, member) and getattr(type(law), member, law) is not getattr(PayoffLaw, member, None)
+
+
+def _law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed: bool) -> PayoffLaw:
+    """The law, if it has what this bandit asks of it: moments only where their bound is not given."""
+    bounds = {"raw_moment": raw_moment_bound, "central_moment": central_moment_bound}
+    moments = [moment for moment, bound in bounds.items() if bound is None]
+    asked = moments if fixed or not moments else ["moment_bounds"]
+    draws = "stream" if _has(noise, "stream") else "standard"
+    missing = [member for member in (draws, "payoff", *_FACTS, *asked) if not _has(noise, member)]
+    if isinstance(noise, type) or missing:
+        reason = f"{type(noise).__name__} has no {', no '.join(missing)}" if missing else "an instance"
+        if set(missing) & set(asked):
+            reason += f" (needed without {' and '.join(f'{moment}_bound' for moment in moments)})"
+        raise ValueError(f"noise must be a payoff law like noise.StudentT(3.0): {reason}, got {noise!r}")
+    what = f"noise: {type(noise).__name__}"
+    for member, (allowed, fits) in _FACTS.items():
+        value = getattr(noise, member)
+        with contextlib.suppress(TypeError, ValueError):
+            if fits(value):
+                continue
+        raise ValueError(f"{what}.{member} must be {allowed}, got {value!r}")
+    if not (traceable(noise) or _hashable(noise)):
+        raise ValueError(f"noise must be hashable, as a frozen dataclass is, or a pytree of numbers, got {noise!r}")
+    law: PayoffLaw = noise
+    if not type(law).__module__.startswith("linbet_jax."):
+        _check_shapes(what, law)
+    return law
+
+
+_FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a non-empty string", lambda name: isinstance(name, str) and name != ""),
+    "max_order": ("a number above 1", lambda order: bool(order > 1.0)),
+    "mean_range": ("two numbers, the smallest and the largest", lambda ends: len(ends) == 2 and ends[0] <= ends[1]),
+}
+
+
+def _check_shapes(what: str, law: PayoffLaw) -> None:
+    """Raises ValueError unless standard variates are real numbers, and payoffs have their shape."""
+    dtype = float_dtype()
+    # As in a simulation: numbers are traced.
+    traced = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), law) if traceable(law) else None
+
+    def drawn(key: jax.Array, numbers: Any) -> jax.Array:
+        return variates(law if numbers is None else numbers, key, dtype)(jnp.arange(3))
+
+    def paid(key: jax.Array, numbers: Any, drawn: jax.Array) -> jax.Array:
+        return (law if numbers is None else numbers).payoff(drawn, jnp.zeros((), dtype))
+
+    standard = _traced(f"{what}.standard", drawn, traced)
+    if not _real(standard, (3,)):
+        raise ValueError(f"{what}.standard must draw one real number, got for three keys {standard!r}")
+    payoffs = _traced(f"{what}.payoff", paid, traced, standard)
+    if not _real(payoffs, (3,)):
+        raise ValueError(f"{what}.payoff must return a real payoff for each variate, got for three {payoffs!r}")
+
+
+def _told(law: PayoffLaw, member: str, *arguments: Any) -> npt.NDArray[np.float64]:
+    """What a law says of its moments, checked; only a standard deviation may be infinite."""
+    what = f"noise: {type(law).__name__}.{member}"
+    with _named(what):
+        values = np.asarray(getattr(law, member)(*arguments), np.float64)
+    if not np.all((values >= 0.0) & ((values < math.inf) | (member == "std"))):
+        raise ValueError(f"{what} must return finite numbers that are at least 0, got {values!r}")
+    return values
+
+
+def _largest(law: PayoffLaw, member: str, *arguments: Any) -> float:
+    """The largest of a law's moments at some means; 0 where it has no such member."""
+    return float(np.max(_told(law, member, *arguments))) if _has(law, member) else 0.0
 
 
 def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
@@ -413,30 +543,69 @@ def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
     return number
 
 
-def _bound(field: str, given: Any, value: Any, *, declared: bool = False) -> float:
-    """The bound given by the user, at least the value it bounds (unless that is itself only a bound), or the value."""
-    least = float(value)
-    if given is None:
-        return least
-    bound = _nonnegative(field, given)
-    if not declared and bound < least * (1.0 - _ROUNDING):
-        raise ValueError(f"{field} must be at least {least!r}, the value in this instance, got {given!r}")
-    return bound
-
-
 def _moments(law: PayoffLaw, order: float, low: float, high: float) -> tuple[float, float, float]:
     """The largest raw moment, central moment and standard deviation over the law's means within [low, high]."""
     least, most = law.mean_range
     low, high = max(low, least), min(high, most)
     if low > high:
         raise ValueError(f"mean_bound leaves no mean that {law.name} allows: {least:g} <= mean <= {most:g}")
-    raw, central = law.moment_bounds(order, low, high)
-    std = math.sqrt(law.moment_bounds(2.0, low, high)[1]) if law.max_order > 2.0 else math.inf
-    return raw, central, std
+    if not _has(law, "moment_bounds"):
+        return 0.0, 0.0, math.inf
+    bounds = _told(law, "moment_bounds", order, low, high)
+    if bounds.shape != (2,):
+        raise ValueError(f"noise: {type(law).__name__}.moment_bounds must return two numbers, got {bounds!r}")
+    std = math.sqrt(_told(law, "moment_bounds", 2.0, low, high)[1]) if law.max_order > 2.0 else math.inf
+    return float(bounds[0]), float(bounds[1]), std
 
 
-def _traced(field: str, function: Any, *inputs: Any) -> Any:
-    """The shapes and dtypes returned by a traceable function of a key (and more), without running it."""
-    if not callable(function):
-        raise ValueError(f"{field} must be a traceable function of a key, got {function!r}")
-    return jax.eval_shape(function, jax.eval_shape(lambda: jax.random.key(0)), *inputs)
+# Functions that draw --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Turns whatever a user's function raises into a ValueError of one sentence that names the function."""
+    try:
+        yield
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        if isinstance(error, _UNTRACEABLE):
+            raise ValueError(
+                f"{what} must use jax.numpy (jnp), not NumPy or Python, on what it is given: {first}"
+            ) from error
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{what} fails: {kind}{first}") from error
+
+
+_UNTRACEABLE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+def _hashable(value: Any) -> bool:
+    with contextlib.suppress(TypeError):
+        hash(value)
+        return True
+    return False
+
+
+def _traced(what: str, function: Any, *inputs: Any) -> Any:
+    """The shapes and dtypes that a traceable function of a key (and more) returns, without running it."""
+    if not callable(function) or not _hashable(function):
+        raise ValueError(f"{what} must be a traceable function of a key, got {function!r}")
+    with _named(what):
+        return jax.eval_shape(function, jax.eval_shape(lambda: jax.random.key(0)), *inputs)
+
+
+def _real(result: Any, shape: tuple[int, ...]) -> bool:
+    """Whether a traced result is real numbers of this shape."""
+    dtype = getattr(result, "dtype", None)
+    kinds = (np.bool_, np.integer, np.floating)
+    return dtype is not None and result.shape == shape and any(jnp.issubdtype(dtype, kind) for kind in kinds)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _evaluated(function: Callable[..., Any], *inputs: Any) -> Any:
+    return function(*inputs)

@@ -12,8 +12,9 @@ rounding. U = (64-bit word + 1/2) / 2^64 is never 0, 1 - U is taken from the com
 the smaller of the two: both ends keep their full relative precision in float32 too (a 23-bit uniform would cut a
 Pareto tail at 2^(23/shape)). No sampler has a loop.
 
-A law of one's own needs the methods of `PayoffLaw` and nothing else (subclassing is optional); with a method
-`stream(key, dtype)` as here the simulator draws a stretch of pulls at once.
+A law of one's own needs what `PayoffLaw` lists (subclassing is optional). A subclass of a law here plays what it
+overrides; it says its own moments where it changes them, and is a constant of the compiled program unless it is
+registered as a pytree too.
 
 References:
     Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
@@ -30,7 +31,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -50,11 +51,14 @@ __all__ = [
     "TwoPoint",
     "TwoPointNoise",
     "admissible_epsilon",
+    "check_means",
     "exponential",
     "float_dtype",
     "half_turn",
     "stream_words",
+    "traceable",
     "uniform",
+    "variates",
 ]
 
 Host = Any  # a Python or NumPy number, or an array of them
@@ -64,6 +68,11 @@ _Array = npt.NDArray[np.float64]
 
 class PayoffLaw(Protocol):
     """What a payoff law offers; the mean of the payoff is always the `mean` it is given.
+
+    Every law has the first five. A bandit asks for a moment only where it is not told the bound: `raw_moment` and
+    `central_moment` with fixed arms, `moment_bounds` with arms that are drawn. A law may also have `std(mean)`, the
+    standard deviation, `check_means(means)`, which raises ValueError for means it does not allow beside those outside
+    `mean_range`, and `stream(key, dtype)`, which draws as in `variates` and faster than `standard`.
 
     The parameters of a law follow the dtype of the variate in jitted code, and are float64 on the host.
     """
@@ -91,10 +100,6 @@ class PayoffLaw(Protocol):
         """Turns standard variates into payoffs with the given means, elementwise."""
         ...
 
-    def cdf(self, x: Host, mean: Host = 0.0) -> Host:
-        """Returns P(payoff <= x), host float64, broadcasting x with mean."""
-        ...
-
     def raw_moment(self, order: float, mean: Host = 0.0) -> Host:
         """Returns E|y|^order of a payoff with this mean (a float, or one for each mean), host float64."""
         ...
@@ -107,20 +112,6 @@ class PayoffLaw(Protocol):
         """Returns the largest raw and central moments over all means in [low, high]."""
         ...
 
-    def std(self, mean: Host = 0.0) -> Host:
-        """Returns the standard deviation of a payoff with this mean, infinite where there is no variance."""
-        ...
-
-    def check_means(self, means: Host) -> None:
-        """Raises ValueError when one of the means is not finite or not allowed."""
-        ...
-
-    def sample(
-        self, key: jax.Array, mean: ArrayLike, shape: tuple[int, ...] = (), dtype: DTypeLike | None = None
-    ) -> jax.Array:
-        """Draws payoffs of this shape with these means (broadcast to it); draw i depends only on (key, i)."""
-        ...
-
 
 def admissible_epsilon(law: PayoffLaw) -> str:
     """Describes the paper's epsilon that this law admits: moments of order 1 + epsilon must be finite.
@@ -129,6 +120,48 @@ def admissible_epsilon(law: PayoffLaw) -> str:
         ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained.
     """
     return "0 < epsilon <= 1" if law.max_order > 2.0 else f"0 < epsilon < {law.max_order - 1.0:.12g}"
+
+
+def check_means(law: PayoffLaw, means: Host) -> None:
+    """Raises ValueError when one of the means is not finite or not in the law's `mean_range`."""
+    try:
+        array = np.asarray(means, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{law.name}: means must be numbers, got {means!r}") from None
+    low, high = law.mean_range
+    bad = array[~(np.isfinite(array) & (array >= low) & (array <= high))]
+    if bad.size:
+        raise ValueError(f"{law.name}: means must be finite with {low:g} <= mean <= {high:g}, got {float(bad[0])!r}")
+
+
+def traceable(law: object) -> bool:
+    """Whether a law is a pytree of numbers: jitted code then takes it as an argument, else as a constant."""
+    return all(isinstance(leaf, (int, float, np.number, np.ndarray, jax.Array)) for leaf in jax.tree.leaves(law))
+
+
+def variates(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
+    """The standard variates of a law as a function of an index: indices [n] -> [n], variate i of (key, i) alone.
+
+    They come from the law's `stream`; without one, or where a subclass has overridden `standard` since, variate i is
+    `standard` of the key folded with i.
+    """
+    if hasattr(law, "stream") and _depth(law, "stream") <= _depth(law, "standard"):
+        draw = law.stream(key, dtype)
+    else:
+        draw = jax.vmap(lambda index: law.standard(jax.random.fold_in(key, index), dtype))
+    return lambda indices: _floating(draw(indices), dtype)
+
+
+def _floating(numbers: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    """Numbers as they are, integers in this dtype."""
+    array = jnp.asarray(numbers)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float_dtype(dtype))
+
+
+def _depth(law: object, member: str) -> int:
+    """How many classes above a law a member is written; more than there are for one of its `__getattr__`."""
+    places = [law, *type(law).__mro__]
+    return next((n for n, place in enumerate(places) if member in getattr(place, "__dict__", ())), len(places))
 
 
 # Uniforms -------------------------------------------------------------------------------------------------------------
@@ -229,8 +262,8 @@ def _polar(words: jax.Array, df: ArrayLike | None, dtype: DTypeLike) -> jax.Arra
     Bailey's sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is sqrt(df h (h + 2)) cos(2 pi V) with h = exp(-log(U) / df) - 1,
     which does not cancel. From 10^17 degrees of freedom on the law is the normal one to rounding.
     """
-    energy = exponential(words[..., 0, :], dtype)
-    cosine = half_turn(words[..., 1, :], dtype)
+    first, second = jnp.unstack(words, axis=-2)
+    energy, cosine = exponential(first, dtype), half_turn(second, dtype)
     if df is None:
         return jnp.sqrt(2.0 * energy) * cosine
     degrees = jnp.minimum(jnp.asarray(df, dtype), 1e17)
@@ -314,8 +347,37 @@ def _integrate(function: Callable[[_Array], _Array], low: float, high: float, ki
         return float(np.sum(half * weights * function(edges[:-1, None] + half * (1.0 + nodes))))
 
 
-def _pareto_shifted(shape: float, scale: float, offset: float, order: float) -> float:
-    """E|scale (X - 1) + offset|^order for X of the Pareto law on [1, inf), order < shape.
+_NODES = 20
+
+
+def _tabulated(moment: Callable[[float], float], points: npt.ArrayLike, order: float) -> _Array:
+    """A moment at many points, one by one where they are few, else off a polynomial of degree 19 for each octave.
+
+    A moment that is smooth away from 0 loses a few units in the last place, times 2^order within an octave.
+    """
+    distinct, inverse = np.unique(np.asarray(points, np.float64), return_inverse=True)
+    octaves = np.stack([np.sign(distinct), np.frexp(distinct)[1]])
+    values = np.empty(distinct.shape)
+
+    def exact(some: _Array) -> _Array:
+        return np.array([moment(float(point)) for point in some])
+
+    for octave in np.unique(octaves, axis=1).T:
+        here = (octaves == octave[:, None]).all(axis=0)
+        some = distinct[here]
+        few = some.size <= _NODES or order > 8.0
+        table = exact if few else np.polynomial.Chebyshev.interpolate(exact, _NODES - 1, (some[0], some[-1]))
+        values[here] = table(some)
+    return values[inverse].reshape(np.shape(points))
+
+
+def _pareto_shifted(shape: float, scale: float, offset: npt.ArrayLike, order: float) -> _Array:
+    """E|scale (X - 1) + offset|^order for X of the Pareto law on [1, inf), order < shape, elementwise in the offset."""
+    return _tabulated(lambda one: _pareto_shifted_once(shape, scale, one, order), offset, order)
+
+
+def _pareto_shifted_once(shape: float, scale: float, offset: float, order: float) -> float:
+    """The same for one offset.
 
     X = exp(E/shape) with E exponential; from `start` on the integrand is expanded in powers of 1/X and integrated
     exactly, because its tail exp(-(1 - order/shape) E) may be as slow as one likes.
@@ -336,8 +398,9 @@ def _pareto_shifted(shape: float, scale: float, offset: float, order: float) -> 
     return body + float(np.sum(terms)) * math.exp(order * math.log(scale) - start * (1.0 - order / shape))
 
 
-def _pareto_moment(shape: float, scale: float, shift: float, order: float) -> float:
-    """E|shift + scale (X - E X)|^order for X of the Pareto law on [1, inf), order < shape."""
+def _pareto_moment(shape: float, scale: float, shift: npt.ArrayLike, order: float) -> _Array:
+    """E|shift + scale (X - E X)|^order for X of the Pareto law on [1, inf), order < shape, elementwise in the shift."""
+    shift = np.asarray(shift)
     if order == 2.0:
         return shift * shift + scale * scale * shape / ((shape - 1.0) * (shape - 1.0) * (shape - 2.0))
     return _pareto_shifted(shape, scale, shift - scale / (shape - 1.0), order)
@@ -355,8 +418,13 @@ def _normal_power(log_size: Callable[[_Array], _Array], order: float, tilt: floa
 # What the laws share --------------------------------------------------------------------------------------------------
 
 
-def _register(cls: _Law) -> _Law:
-    """Makes a frozen dataclass of numbers a JAX pytree; JAX may rebuild it with anything in the fields, unchecked."""
+@dataclass_transform(frozen_default=True, eq_default=False)
+def _law(cls: _Law) -> _Law:
+    """Makes a class a frozen dataclass of numbers and a JAX pytree, which JAX may rebuild with anything in the fields.
+
+    Equality is by all that an object holds (`_Base.__eq__`), which in a subclass may be more than the fields.
+    """
+    dataclasses.dataclass(frozen=True, eq=False)(cls)
     names = tuple(field.name for field in dataclasses.fields(cls))
 
     def flatten(law: Any) -> tuple[tuple[Any, ...], None]:
@@ -415,10 +483,19 @@ class _Base(PayoffLaw):
         for field, limit in self.limits.items():
             object.__setattr__(self, field, _limited(self, field, getattr(self, field), limit))
 
+    def __eq__(self, other: object) -> bool:
+        """Equality of class and numbers."""
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        """A hash that agrees with equality."""
+        return hash((type(self), *sorted(vars(self).items())))
+
     @property
     def name(self) -> str:
+        label = vars(type(self)).get("label", type(self).__name__)  # a subclass is another law
         first, *rest = ((field, getattr(self, field)) for field in self.limits)
-        return f"{self.label}({first[1]:g}" + "".join(f", {k} {v:g}" for k, v in rest if v != 1.0) + ")"
+        return f"{label}({first[1]:g}" + "".join(f", {k} {v:g}" for k, v in rest if v != 1.0) + ")"
 
     @property
     def max_order(self) -> float:
@@ -438,46 +515,39 @@ class _Base(PayoffLaw):
         return self.transform(jnp.stack([jax.random.bits(one, (2,), jnp.uint32) for one in keys]), dtype)
 
     def stream(self, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
-        """Standard variates as a function of an index: indices [n] -> [n], variate i depending on (key, i) alone.
-
-        The same law as `standard`, drawn many at a time and several times faster than key by key.
-        """
+        """What `variates` returns: the same law as `standard`, several times faster than key by key."""
         dtype = float_dtype(dtype)
         words = stream_words(key, self.uniforms)
         return lambda indices: self.transform(words(indices), dtype)
 
     def payoff(self, standard: ArrayLike, mean: ArrayLike) -> jax.Array:
-        variates = jnp.asarray(standard)
-        return self._payoff(variates, jnp.asarray(mean, variates.dtype))
+        drawn = _floating(standard)
+        return self._payoff(drawn, jnp.asarray(mean, drawn.dtype))
 
     def sample(
         self, key: jax.Array, mean: ArrayLike, shape: tuple[int, ...] = (), dtype: DTypeLike | None = None
     ) -> jax.Array:
+        """Draws payoffs of this shape with these means (broadcast to it); draw i depends only on (key, i)."""
         sizes: Any = shape if type(shape) is tuple else (shape,)
         if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sizes):
             raise ValueError(f"shape must be a tuple of integers, all at least 0, got {shape!r}")
         if jnp.ndim(mean) > len(sizes) or np.broadcast_shapes(jnp.shape(mean), sizes) != sizes:
             raise ValueError(f"mean must broadcast to shape {sizes}, got shape {jnp.shape(mean)}")
-        payoffs: jax.Array = _sample(self, key, mean, sizes, float_dtype(dtype))
+        traced, constant = (self, None) if traceable(self) else (None, self)
+        payoffs: jax.Array = _sample(traced, constant, key, mean, sizes, float_dtype(dtype))
         return payoffs
 
     def check_means(self, means: Host) -> None:
-        try:
-            array = np.asarray(means, np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{self.name}: means must be numbers, got {means!r}") from None
-        low, high = self.mean_range
-        bad = array[~(np.isfinite(array) & (array >= low) & (array <= high))]
-        if bad.size:
-            raise ValueError(
-                f"{self.name}: means must be finite with {low:g} <= mean <= {high:g}, got {float(bad[0])!r}"
-            )
+        """Raises ValueError when one of the means is not finite or not allowed."""
+        check_means(self, means)
 
     def cdf(self, x: Host, mean: Host = 0.0) -> Host:
+        """Returns P(payoff <= x), host float64, broadcasting x with mean."""
         self.check_means(mean)
         return _scalar(self._cdf(*np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(mean, np.float64))))
 
     def std(self, mean: Host = 0.0) -> Host:
+        """Returns the standard deviation of a payoff with this mean, infinite where there is no variance."""
         if self.max_order > 2.0:
             return _scalar(np.sqrt(self.central_moment(2.0, mean)))
         self.check_means(mean)
@@ -494,7 +564,7 @@ class _Base(PayoffLaw):
         ends = np.array([low, high])
         return float(np.max(self.raw_moment(order, ends))), float(np.max(self.central_moment(order, ends)))
 
-    def _moment(self, formula: Callable[[float, float], float], order: float, mean: Host) -> Host:
+    def _moment(self, formula: Callable[[float, _Array], npt.ArrayLike], order: float, mean: Host) -> Host:
         what = f"{self.name}: the order of a moment"
         order = _number(order, what, "0 < order < inf")
         if not 0.0 < order < math.inf:
@@ -505,14 +575,14 @@ class _Base(PayoffLaw):
                 f"(with order = 1 + epsilon, {admissible_epsilon(self)})"
             )
         self.check_means(mean)
-        distinct, inverse = np.unique(np.asarray(mean, np.float64), return_inverse=True)
         try:
-            values = np.array([formula(order, float(one)) for one in distinct])
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = np.asarray(formula(order, np.asarray(mean, np.float64)))
         except OverflowError:
-            values = np.full(distinct.shape, math.inf)
+            values = np.asarray(math.inf)
         if not np.isfinite(values).all():
             raise ValueError(f"{what} must be smaller, got {order!r}: the moment exceeds the range of float64")
-        return _scalar(values[inverse].reshape(np.shape(mean)))
+        return _scalar(np.broadcast_to(values, np.shape(mean)).copy())
 
     @abc.abstractmethod
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array: ...
@@ -524,10 +594,10 @@ class _Base(PayoffLaw):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike: ...
 
     @abc.abstractmethod
-    def _raw(self, order: float, mean: float) -> float: ...
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike: ...
 
     @abc.abstractmethod
-    def _central(self, order: float, mean: float) -> float: ...
+    def _central(self, order: float, mean: _Array) -> npt.ArrayLike: ...
 
 
 class _Additive(_Base):
@@ -539,10 +609,13 @@ class _Additive(_Base):
         return mean + jnp.asarray(self.scale, standard.dtype) * standard
 
 
-@functools.partial(jax.jit, static_argnames=("shape", "dtype"))
-def _sample(law: _Base, key: jax.Array, mean: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
-    variates = law.stream(key, dtype)(jnp.arange(math.prod(shape), dtype=jnp.uint32))
-    return law.payoff(variates.reshape(shape), mean)
+@functools.partial(jax.jit, static_argnames=("constant", "shape", "dtype"))
+def _sample(
+    traced: Any, constant: Any, key: jax.Array, mean: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike
+) -> jax.Array:
+    law: _Base = traced if constant is None else constant
+    drawn = variates(law, key, dtype)(jnp.arange(math.prod(shape), dtype=jnp.uint32))
+    return law.payoff(drawn.reshape(shape), mean)
 
 
 def _pareto(words: jax.Array, shape: ArrayLike, dtype: DTypeLike) -> jax.Array:
@@ -560,8 +633,7 @@ def _pareto_above(x: _Array, scale: npt.ArrayLike, shape: float) -> _Array:
 # The laws -------------------------------------------------------------------------------------------------------------
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class StudentT(_Additive):
     """Student's t noise: payoff = mean + scale * t, t with df degrees of freedom (paper, Table 1: df=3 on S1 and S2).
 
@@ -585,20 +657,24 @@ class StudentT(_Additive):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
         return np.asarray(special.stdtr(self.df, (x - mean) / self.scale))
 
-    def _central(self, order: float, mean: float) -> float:
+    def _central(self, order: float, mean: _Array) -> float:
         if order == 2.0:
             return self.scale * self.scale * (self.df / (self.df - 2.0))
         log = special.betaln(0.5 * (order + 1.0), 0.5 * (self.df - order)) - special.betaln(0.5, 0.5 * self.df)
         return math.exp(order * (0.5 * math.log(self.df) + math.log(self.scale)) + float(log))
 
-    def _raw(self, order: float, mean: float) -> float:
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         central = self._central(order, mean)
-        if mean == 0.0:
-            return central
         if order == 2.0:
             return mean * mean + central
+        return _tabulated(lambda shift: self._shifted(order, shift, central), np.abs(mean) / self.scale, order)
+
+    def _shifted(self, order: float, shift: float, central: float) -> float:
+        """E|scale (t + shift)|^order, from the one at shift 0."""
+        if shift == 0.0:
+            return central
         # E|m + s t|^p - E|s t|^p has a fast tail, |t|^(p-2): integrate it over log|t|. Both signs of t are folded.
-        df, shift = self.df, abs(mean) / self.scale
+        df = self.df
         constant = math.log(2.0) - float(special.betaln(0.5, 0.5 * df)) - 0.5 * math.log(df)
 
         def integrand(log_t: _Array) -> _Array:
@@ -613,8 +689,7 @@ class StudentT(_Additive):
         return central + math.pow(self.scale, order) * _integrate(integrand, -45.0, end, math.log(shift), 0.5)
 
 
-@_register
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@_law
 class Gaussian(_Additive):
     """Normal noise: payoff = mean + std * Z, a light-tailed reference.
 
@@ -642,22 +717,25 @@ class Gaussian(_Additive):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
         return np.asarray(special.ndtr((x - mean) / self.scale))
 
-    def _central(self, order: float, mean: float) -> float:
+    def _central(self, order: float, mean: _Array) -> float:
         if order == 2.0:
             return self.scale * self.scale
         log = 0.5 * order * math.log(2.0) + math.lgamma(0.5 * (order + 1.0)) - 0.5 * math.log(math.pi)
         return math.exp(log + order * math.log(self.scale))
 
-    def _raw(self, order: float, mean: float) -> float:
-        if mean == 0.0:
-            return self._central(order, mean)
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         if order == 2.0:
             return mean * mean + self.scale * self.scale
-        return _normal_power(lambda z: np.log(np.abs(mean + self.scale * z)), order, 0.0, -mean / self.scale)
+
+        def shifted(shift: float) -> float:
+            if shift == 0.0:
+                return self._central(order, mean)
+            return _normal_power(lambda z: np.log(np.abs(shift + self.scale * z)), order, 0.0, -shift / self.scale)
+
+        return _tabulated(shifted, np.abs(mean), order)
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class Pareto(_Base):
     """Pareto payoffs: P(payoff > x) = (s/x)^shape for x >= s, with the scale s = mean (shape-1)/shape set by the mean.
 
@@ -688,16 +766,15 @@ class Pareto(_Base):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
         return 1.0 - _pareto_above(x, mean * ((self.shape - 1.0) / self.shape), self.shape)
 
-    def _raw(self, order: float, mean: float) -> float:
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         scale = mean * ((self.shape - 1.0) / self.shape)
-        return self.shape * math.pow(scale, order) / (self.shape - order)
+        return self.shape * np.power(scale, order) / (self.shape - order)
 
-    def _central(self, order: float, mean: float) -> float:
-        return math.pow(mean, order) * _pareto_moment(self.shape, (self.shape - 1.0) / self.shape, 0.0, order)
+    def _central(self, order: float, mean: _Array) -> npt.ArrayLike:
+        return np.power(mean, order) * _pareto_moment(self.shape, (self.shape - 1.0) / self.shape, 0.0, order)
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class CenteredPareto(_Additive):
     """One-sided noise: payoff = mean + scale (X - E X), X Pareto on [1, inf), E X = shape/(shape-1).
 
@@ -719,15 +796,14 @@ class CenteredPareto(_Additive):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
         return 1.0 - _pareto_above((x - mean) / self.scale + self.shape / (self.shape - 1.0), 1.0, self.shape)
 
-    def _raw(self, order: float, mean: float) -> float:
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         return _pareto_moment(self.shape, self.scale, mean, order)
 
-    def _central(self, order: float, mean: float) -> float:
+    def _central(self, order: float, mean: _Array) -> npt.ArrayLike:
         return _pareto_moment(self.shape, self.scale, 0.0, order)
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class SymmetricPareto(_Additive):
     """Two-sided noise: payoff = mean + scale X or mean - scale X with equal probability, X Pareto on [1, inf).
 
@@ -754,19 +830,17 @@ class SymmetricPareto(_Additive):
         above = 0.5 * _pareto_above(np.abs(noise), 1.0, self.shape)
         return np.where(noise < 0.0, above, 1.0 - above)
 
-    def _central(self, order: float, mean: float) -> float:
+    def _central(self, order: float, mean: _Array) -> float:
         return math.pow(self.scale, order) * self.shape / (self.shape - order)
 
-    def _raw(self, order: float, mean: float) -> float:
-        if mean == 0.0:
-            return self._central(order, mean)
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         if order == 2.0:
             return mean * mean + self._central(order, mean)
-        return 0.5 * sum(_pareto_shifted(self.shape, self.scale, self.scale + m, order) for m in (mean, -mean))
+        sides = (_pareto_shifted(self.shape, self.scale, self.scale + m, order) for m in (mean, -mean))
+        return np.where(mean == 0.0, self._central(order, mean), 0.5 * sum(sides))
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class LogNormal(_Base):
     """Lognormal payoffs: payoff = mean exp(sigma Z - sigma^2/2), all moments finite; a mean of 0 gives the payoff 0.
 
@@ -799,10 +873,10 @@ class LogNormal(_Base):
         inside = special.ndtr(np.log(ratio) / self.sigma + 0.5 * self.sigma)
         return np.asarray(np.where(regular, inside, (mean == 0.0) & (x >= 0.0)))
 
-    def _raw(self, order: float, mean: float) -> float:
-        return math.pow(mean, order) * math.exp(0.5 * order * (order - 1.0) * self.sigma * self.sigma)
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
+        return np.power(mean, order) * math.exp(0.5 * order * (order - 1.0) * self.sigma * self.sigma)
 
-    def _central(self, order: float, mean: float) -> float:
+    def _central(self, order: float, mean: _Array) -> npt.ArrayLike:
         sigma = self.sigma
         if order == 2.0:
             return mean * mean * math.expm1(sigma * sigma)
@@ -811,11 +885,10 @@ class LogNormal(_Base):
             exponent = sigma * (z - 0.5 * sigma)
             return np.asarray(np.log(-np.expm1(-np.abs(exponent))) + np.maximum(exponent, 0.0))
 
-        return math.pow(mean, order) * _normal_power(log_size, order, sigma, 0.5 * sigma)
+        return np.power(mean, order) * _normal_power(log_size, order, sigma, 0.5 * sigma)
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class TwoPoint(_Base):
     """The lower bound's payoffs: `value` with probability mean/value, else 0 (paper, Eq. lb.payoff; Theorem 1).
 
@@ -853,16 +926,15 @@ class TwoPoint(_Base):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
         return np.where(x < 0.0, 0.0, np.where(x < self.value, 1.0 - mean / self.value, 1.0))
 
-    def _raw(self, order: float, mean: float) -> float:
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         return mean * math.pow(self.value, order - 1.0)
 
-    def _central(self, order: float, mean: float) -> float:
+    def _central(self, order: float, mean: _Array) -> npt.ArrayLike:
         q = mean / self.value
-        return math.pow(self.value, order) * (q * math.pow(1.0 - q, order) + (1.0 - q) * math.pow(q, order))
+        return math.pow(self.value, order) * (q * np.power(1.0 - q, order) + (1.0 - q) * np.power(q, order))
 
 
-@_register
-@dataclasses.dataclass(frozen=True)
+@_law
 class TwoPointNoise(_Base):
     """Two-point noise of mean 0 and variance 1: -gamma, or 1/gamma with probability gamma^2/(1+gamma^2).
 
@@ -889,10 +961,10 @@ class TwoPointNoise(_Base):
     def _cdf(self, x: _Array, mean: _Array) -> npt.ArrayLike:
         return np.where(x < mean - self.gamma, 0.0, np.where(x < mean + 1.0 / self.gamma, self._down(), 1.0))
 
-    def _raw(self, order: float, mean: float) -> float:
+    def _raw(self, order: float, mean: _Array) -> npt.ArrayLike:
         down = self._down()
         up = self.gamma * self.gamma * down
-        return down * math.pow(abs(mean - self.gamma), order) + up * math.pow(abs(mean + 1.0 / self.gamma), order)
+        return down * np.power(abs(mean - self.gamma), order) + up * np.power(abs(mean + 1.0 / self.gamma), order)
 
-    def _central(self, order: float, mean: float) -> float:
-        return self._raw(order, 0.0)
+    def _central(self, order: float, mean: _Array) -> npt.ArrayLike:
+        return self._raw(order, np.zeros(()))

@@ -6,7 +6,8 @@ import functools
 import hashlib
 import importlib.metadata
 import platform
-from collections.abc import Sequence
+import types
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
         recipe: what else makes it, by its `repr`; needed where a function draws arms or theta_star.
 
     Raises:
-        ValueError: arms or theta_star are drawn, and there is no recipe.
+        ValueError: arms or theta_star are drawn, and there is no recipe; or the law holds what a later run cannot
+            compare.
     """
     if recipe is None and (bandit.arms is None or bandit.theta_star is None):
         raise ValueError(f"{bandit.name} has no fixed instance to hash")
@@ -71,10 +73,43 @@ def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
     for array in (bandit.arms, bandit.theta_star):
         if array is not None:
             total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, dtype="<f8").tobytes())
-    total.update(repr((bandit.noise, sorted(constants(bandit).items()))).encode())
+    try:
+        law = _content(bandit.noise)
+    except (TypeError, RecursionError) as error:
+        allowed = "numbers, strings, arrays, and functions and classes of a module"
+        raise ValueError(f"noise: {type(bandit.noise).__name__} must hold {allowed} alone, got {error}") from error
+    total.update(repr((law, sorted(constants(bandit).items()))).encode())
     if recipe is not None:
         total.update(repr(recipe).encode())
     return total.hexdigest()[:16]
+
+
+def _content(value: Any) -> Any:
+    """A value as plain data without memory addresses: what pickling takes down, classes by their names.
+
+    Raises:
+        TypeError: for what has no such data; the message is its `repr`.
+    """
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        array = np.asarray(value)
+        return array.dtype.str, array.shape, _content(array.tolist())
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
+    if type(value) in (list, tuple):
+        return [_content(entry) for entry in value]
+    if type(value) in (set, frozenset):
+        return sorted(repr(_content(entry)) for entry in value)
+    if type(value) is dict:
+        return sorted((repr(_content(key)), _content(entry)) for key, entry in value.items())
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        if not isinstance(value, type) and "<" in value.__qualname__:  # a lambda, or what closes over values
+            raise TypeError(repr(value))
+        return value.__qualname__
+    try:
+        parts = value.__reduce_ex__(2)
+    except TypeError:
+        raise TypeError(repr(value)) from None
+    return [_content(list(part) if isinstance(part, Iterator) else part) for part in parts]
 
 
 def constants(bandit: LinearBandit) -> dict[str, float]:

@@ -5,9 +5,9 @@ through its epochs, and the records that fall into it are read off the scan's ou
 compensated sums and the records are kept, so memory does not depend on T. The last stretch runs to its end: beyond T no
 update changes the state and nothing is recorded, so that one program serves every T.
 
-Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is variate t of the law's stream under
-``fold_in(seed_key, 0)`` (of a law without ``stream``: ``standard`` of that key folded with t), randomised choices come
-from ``fold_in(fold_in(seed_key, 1), t)``, changing decision sets from ``fold_in(seed_key, 2)`` and fresh instances from
+Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is variate t of the law under
+``fold_in(seed_key, 0)`` (`linbet_jax.noise.variates`), randomised choices come from
+``fold_in(fold_in(seed_key, 1), t)``, changing decision sets from ``fold_in(seed_key, 2)`` and fresh instances from
 ``fold_in(seed_key, 3)``. All policies of one key meet the same noise at the same pull.
 """
 
@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax.kernels.gram import compensated, dot
+from linbet_jax.noise import variates
 from linbet_jax.policy import Policy, Region, Update
 
 
@@ -256,13 +257,6 @@ def _epoch(
     )
     regret, payoff = compensated(*carry.regret, regrets[-1]), compensated(*carry.payoff, sums[-1])
     return _Carry(state, health, regret, payoff, coverage), seen
-
-
-def variates(law: Any, key: jax.Array, dtype: Any) -> Callable[[jax.Array], jax.Array]:
-    """Pulls [n] -> standard variates [n], each a function of (key, pull) alone; the key is the seed's for noise."""
-    if hasattr(law, "stream"):
-        return law.stream(key, dtype)
-    return jax.vmap(lambda pull: law.standard(jax.random.fold_in(key, pull), dtype))
 
 
 _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a block of 16 seeds

@@ -35,6 +35,7 @@ from linbet_jax.checks import (
 )
 from linbet_jax.conformance import check_policy
 from linbet_jax.lanes import abandon, first_lane, here, lanes_of, submit
+from linbet_jax.noise import traceable
 from linbet_jax.policy import Policy
 from linbet_jax.replication import Plan, World, replicate
 
@@ -616,8 +617,7 @@ def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[An
 def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
     """A law as traced numbers (one compile serves all of them), or, when it is no pytree of numbers, as a constant."""
     huge = float(np.finfo(dtype_name).max)  # 10^39 degrees of freedom are as good as 10^38
-    numeric = all(isinstance(leaf, (int, float, np.number, np.ndarray, jax.Array)) for leaf in jax.tree.leaves(noise))
-    if not numeric:
+    if not traceable(noise):
         return None, noise
     return jax.tree.map(lambda leaf: np.clip(leaf, -huge, huge).astype(dtype_name), noise), None
 

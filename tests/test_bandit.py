@@ -3,18 +3,23 @@
 import dataclasses
 import math
 import pickle
+import threading
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import linbet_jax as lb
+from linbet_jax import bandit as module
 from linbet_jax.bandit import LinearBandit
-from linbet_jax.noise import Gaussian, LogNormal, Pareto, StudentT, TwoPoint
+from linbet_jax.noise import Gaussian, LogNormal, Pareto, PayoffLaw, StudentT, TwoPoint
+from linbet_jax.provenance import instance_digest
 
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 2.0], [1.0, 1.0]])
 THETA = np.array([0.5, 0.25])
 MEANS = [0.5, 0.5, 0.5, 0.75]
+T3 = StudentT(3.0)
 
 
 def test_everything_is_computed_from_the_instance():
@@ -141,6 +146,9 @@ def test_declared_bounds_are_kept_when_they_hold():
         ("arms", [["a", "b"]], "arms must be a 2-D array of real numbers"),
         ("arms", [[1.0, 2.0], [3.0]], "arms must be a 2-D array of real numbers"),
         ("arms", [[1.0, math.nan]], r"arms must be finite, got nan at index \(0, 1\)"),
+        ("arms", np.array([[1.0, 1j]]), "arms must be a 2-D array of real numbers"),
+        ("arms", [["1", "2"]], "arms must be a 2-D array of real numbers"),
+        ("theta_norm", np.True_, "theta_norm must be one finite number, got np.True_"),
         ("theta_star", [1.0, 2.0, 3.0], "theta_star must have length 2 .* got length 3"),
         ("theta_star", [[1.0, 2.0]], r"theta_star must be a 1-D array .* got shape \(1, 2\)"),
         ("theta_star", [1.0, -math.inf], r"theta_star must be finite, got -inf at index \(1,\)"),
@@ -170,36 +178,176 @@ def test_means_must_suit_the_law():
         LinearBandit(ARMS, THETA, TwoPoint(0.6))
 
 
-def test_a_law_of_ones_own():
-    class Coin:
-        """Mean plus or minus one; no base class."""
+# Laws of one's own ----------------------------------------------------------------------------------------------------
 
-        name, max_order, mean_range = "coin", math.inf, (-math.inf, math.inf)
+
+class Drawn:
+    """Mean plus or minus one, without a moment; no base class."""
+
+    name, max_order, mean_range = "coin", math.inf, (-math.inf, math.inf)
+
+    def standard(self, key, dtype=None):
+        return jax.random.rademacher(key, (), dtype)
+
+    def payoff(self, standard, mean):
+        return mean + standard
+
+
+class Coin(Drawn):
+    def raw_moment(self, order, mean=0.0):
+        return 0.5 * (np.abs(np.asarray(mean) + 1.0) ** order + np.abs(np.asarray(mean) - 1.0) ** order)
+
+    def central_moment(self, order, mean=0.0):
+        return np.ones(np.shape(mean))
+
+    def moment_bounds(self, order, low, high):
+        return float(np.max(self.raw_moment(order, [low, high]))), 1.0
+
+
+class Measured(Coin):
+    def std(self, mean=0.0):
+        return np.ones(np.shape(mean))
+
+
+def test_a_law_of_ones_own():
+    bandit = LinearBandit(ARMS, THETA, Coin())
+    assert bandit.raw_moment_bound == 1.0 + 0.75**2
+    assert bandit.central_moment_bound == 1.0
+    assert bandit.noise_std == math.inf  # not told
+    assert LinearBandit(ARMS, THETA, Measured()).noise_std == 1.0
+    with pytest.raises(ValueError, match=r"coin: means must be finite with -inf <= mean <= inf, got inf"):
+        LinearBandit([[1e308]], [1e308], Coin())
+
+
+def test_moments_are_asked_for_where_a_bound_is_not_given():
+    bounds = {"raw_moment_bound": 3.0, "central_moment_bound": 2.0}
+    fixed = LinearBandit(ARMS, THETA, Drawn(), **bounds)
+    changing = LinearBandit.changing_sets(sphere, [1.0, 0.0, 0.0], Drawn(), arm_norm=1.0, **bounds)
+    resampled = LinearBandit.resampled(cube, Drawn(), best_mean=2.0, **bounds)
+    for bandit in (fixed, changing, resampled):
+        assert (bandit.raw_moment_bound, bandit.central_moment_bound, bandit.noise_std) == (3.0, 2.0, math.inf)
+
+
+def test_a_subclass_of_the_protocol_must_write_what_is_needed():
+    class Bare(PayoffLaw):
+        name, max_order, mean_range = "bare", math.inf, (-math.inf, math.inf)
 
         def standard(self, key, dtype=None):
-            return jax.random.rademacher(key, (), dtype)
+            return jnp.zeros((), dtype)
 
+    class Half(Bare):
         def payoff(self, standard, mean):
             return mean + standard
 
         def raw_moment(self, order, mean=0.0):
-            return 0.5 * (np.abs(np.asarray(mean) + 1.0) ** order + np.abs(np.asarray(mean) - 1.0) ** order)
+            return np.abs(mean) ** order
 
-        def central_moment(self, order, mean=0.0):
-            return np.ones(np.shape(mean))
+    def message(law, build=LinearBandit, *arguments, **options):
+        with pytest.raises(ValueError, match=r"^noise must be a payoff law") as caught:
+            build(*(arguments or (ARMS, THETA)), law, **options)
+        return str(caught.value)
 
-        def moment_bounds(self, order, low, high):
-            return float(np.max(self.raw_moment(order, [low, high]))), 1.0
+    assert "Bare has no payoff, no raw_moment, no central_moment (needed without raw_moment_bound and" in message(
+        Bare()
+    )
+    assert "Bare has no payoff, got" in message(Bare(), raw_moment_bound=1.0, central_moment_bound=1.0)
+    assert "Half has no central_moment (needed without central_moment_bound), got" in message(
+        Half(), raw_moment_bound=9.0
+    )
+    text = message(Half(), LinearBandit.resampled, cube, best_mean=2.0)
+    assert "Half has no moment_bounds (needed without raw_moment_bound and central_moment_bound), got" in text
+    assert LinearBandit(ARMS, THETA, Half(), central_moment_bound=0.0).raw_moment_bound == 0.75**2
 
-        def std(self, mean=0.0):
-            return np.ones(np.shape(mean))
 
-        def check_means(self, means):
-            assert np.isfinite(means).all()
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"name": None}, "noise: Other.name must be a non-empty string, got None"),
+        ({"max_order": math.nan}, "noise: Other.max_order must be a number above 1, got nan"),
+        ({"max_order": None}, "noise: Other.max_order must be a number above 1, got None"),
+        ({"max_order": 1.0}, r"noise: Other.max_order must be a number above 1, got 1\.0"),
+        ({"mean_range": None}, "noise: Other.mean_range must be two numbers, .* got None"),
+        ({"mean_range": (1.0, 0.0)}, r"noise: Other.mean_range must be two numbers, .* got \(1\.0, 0\.0\)"),
+        ({"mean_range": (math.nan, 0.0)}, r"noise: Other.mean_range must be two numbers, .* got \(nan, 0\.0\)"),
+        ({"raw_moment": lambda self, order, mean: None}, "Other.raw_moment must return finite numbers .* got"),
+        ({"central_moment": lambda self, order, mean: -mean}, "Other.central_moment must return finite numbers"),
+        ({"std": lambda self, mean: mean * math.nan}, "noise: Other.std must return finite numbers that are at"),
+        ({"raw_moment": lambda self, order, mean: math.inf}, "Other.raw_moment must return finite numbers .* got"),
+        ({"raw_moment": lambda self, order, mean: math.pow(mean, order)}, "noise: Other.raw_moment fails: TypeError"),
+        ({"standard": lambda self, key, dtype: np.sin(jax.random.normal(key))}, "Other.standard must use jax.numpy"),
+        ({"standard": lambda self, key: 0.0}, "noise: Other.standard fails: TypeError: .* takes 2 positional"),
+        ({"standard": lambda self, key, dtype: jnp.zeros(2)}, r"standard must draw one real number, .*\(3, 2\)"),
+        (
+            {"standard": lambda self, key, dtype: jnp.zeros((), complex)},
+            "standard must draw one real number, .*complex",
+        ),
+        ({"payoff": lambda self, x, mean: float(mean)}, "noise: Other.payoff must use jax.numpy"),
+        ({"payoff": lambda self, x, mean: None}, "payoff must return a real payoff for each variate, got .* None"),
+        ({"payoff": lambda self, x, mean: mean}, r"payoff must return a real payoff for each variate, .*shape=\(\)"),
+        ({"__eq__": lambda self, other: True}, "noise must be hashable, as a frozen dataclass is, or a pytree"),
+    ],
+)
+def test_laws_that_answer_wrongly_are_refused(members, message):
+    law = type("Other", (Measured,), members)()
+    with pytest.raises(ValueError, match=message) as caught:
+        LinearBandit(ARMS, THETA, law)
+    assert "\n" not in str(caught.value)
 
-    bandit = LinearBandit(ARMS, THETA, Coin())
-    assert bandit.raw_moment_bound == 1.0 + 0.75**2
-    assert bandit.noise_std == bandit.central_moment_bound == 1.0
+
+@pytest.mark.parametrize("told", [None, (math.nan, 1.0), (1.0, math.inf), (1.0, 2.0, 3.0), 1.0])
+def test_moment_bounds_are_two_finite_numbers(told):
+    law = type("Other", (Measured,), {"moment_bounds": lambda self, order, low, high: told})()
+    with pytest.raises(ValueError, match=r"noise: Other.moment_bounds must return (finite|two) numbers"):
+        LinearBandit.resampled(cube, law, best_mean=2.0)
+
+
+def test_a_subclass_with_too_few_uniforms_is_refused():
+    class Narrow(StudentT):
+        uniforms = 1
+
+    with pytest.raises(ValueError, match=r"noise: Narrow\.standard fails: .*not enough values to unpack"):
+        LinearBandit(ARMS, THETA, Narrow(3.0))
+
+
+def test_what_a_subclass_overrides_is_played():
+    class Sevens(StudentT):
+        def standard(self, key, dtype=None):
+            return jnp.full((), 7, jnp.int32)  # integers are numbers too
+
+    bandit = LinearBandit(ARMS, THETA, Sevens(3.0))
+    policy, params = lb.make_policy("oful", bandit, horizon=3)
+    result = lb.simulate(policy, params, bandit, horizon=3, num_seeds=1, key=jax.random.key(0), trace=True)
+    np.testing.assert_allclose(result.trace.payoffs, bandit.means[result.trace.arms] + 7.0, rtol=1e-6)
+
+
+def test_the_digest_of_a_law_has_no_address():
+    class Mixture(Coin):  # no __repr__
+        def __init__(self, weights, draw=jax.random.normal):
+            self.weights, self.draw = weights, draw
+
+    class Slots(Coin):
+        __slots__ = ("weight",)
+
+        def __init__(self, weight):
+            self.weight = weight
+
+    def digest(law):
+        return instance_digest(LinearBandit(ARMS, THETA, law))
+
+    laws = (
+        *(lambda: StudentT(3.0), lambda: Gaussian(3.0), lambda: Coin(), lambda: Measured()),
+        *(lambda: Mixture(np.array([0.5, 0.5])), lambda: Mixture(np.array([0.5, 0.4]))),
+        *(lambda: Mixture([0.5, {"a": Coin()}]), lambda: Mixture([0.5, {"a": Measured()}])),
+        *(lambda: Mixture({"b", "a"}), lambda: Mixture(0.5), lambda: Mixture(0.5, jax.random.laplace)),
+        *(lambda: Slots(1.0), lambda: Slots(2.0)),
+    )
+    digests = [digest(law()) for law in laws]
+    assert len(set(digests)) == len(laws)
+    kept = [law() for law in laws]  # at other addresses than the first ones
+    assert [digest(law) for law in kept] == digests
+    for nameless in (lambda: 0.0, threading.Lock()):
+        with pytest.raises(ValueError, match=r"noise: Mixture must hold numbers, .* alone, got <"):
+            digest(Mixture(0.5, nameless))
 
 
 # Changing decision sets -----------------------------------------------------------------------------------------------
@@ -228,19 +376,84 @@ def test_changing_sets():
     assert arms.shape == (5, 3)
 
 
+def positive(key, t):
+    """The same in the positive orthant."""
+    return jnp.abs(sphere(key, t))
+
+
 def test_changing_sets_bound_the_moments_over_all_allowed_means():
     law = Pareto(2.0)
-    bandit = LinearBandit.changing_sets(sphere, [0.0, 3.0, 4.0], law, arm_norm=1.0, epsilon=0.5, mean_bound=2.0)
+    bandit = LinearBandit.changing_sets(positive, [0.0, 0.3, 0.4], law, arm_norm=1.0, epsilon=0.5, mean_bound=2.0)
     assert bandit.mean_bound == 2.0
     assert bandit.raw_moment_bound == pytest.approx(law.raw_moment(1.5, 2.0), rel=1e-14)
     coin = TwoPoint(3.0)
-    bandit = LinearBandit.changing_sets(sphere, [1.0, 0.0, 0.0], coin, arm_norm=9.0)
+    bandit = LinearBandit.changing_sets(positive, [1.0, 0.0, 0.0], coin, arm_norm=9.0)
     assert bandit.central_moment_bound == pytest.approx(coin.central_moment(2.0, 1.5), rel=1e-14)
     assert bandit.raw_moment_bound == 9.0
     tight = LinearBandit.changing_sets(
-        sphere, [1.0, 0.0, 0.0], coin, arm_norm=9.0, raw_moment_bound=2.0, central_moment_bound=1.0, theta_norm=1.5
+        positive, [0.5, 0.0, 0.0], coin, arm_norm=9.0, raw_moment_bound=2.0, central_moment_bound=1.5, theta_norm=1.5
     )
-    assert (tight.raw_moment_bound, tight.central_moment_bound, tight.theta_norm) == (2.0, 1.0, 1.5)
+    assert (tight.raw_moment_bound, tight.central_moment_bound, tight.theta_norm) == (2.0, 1.5, 1.5)
+
+
+def test_samplers_are_held_against_what_is_declared():
+    def refused(message, sampler=sphere, law=T3, theta=(3.0, 0.0, 4.0), **bounds):
+        with pytest.raises(ValueError, match=message):
+            LinearBandit.changing_sets(sampler, theta, law, **{"arm_norm": 1.0, **bounds})
+
+    normal = lambda key, t: jax.random.normal(jax.random.fold_in(key, t), (5, 3))  # noqa: E731
+    refused(r"arm_norm must be at least [3-5]\.\d+, the largest in a sample of 16 sets, got 0\.1", normal, arm_norm=0.1)
+    refused(r"mean_bound must be at least 4\.\d+, the largest in a sample of 16 sets, got 4\.0", mean_bound=4.0)
+    refused(r"raw_moment_bound must be at least 2\d\.\d+, the largest in a sample.* got 5\.0", raw_moment_bound=5.0)
+    refused(r"central_moment_bound must be at least 3\.0, the largest in a sample.* got 2\.9", central_moment_bound=2.9)
+    refused(r"within 0 <= mean <= inf, as Pareto\(3\) needs it, got -4\.\d+ in a sample of 16 sets", law=Pareto(3.0))
+    refused(r"within 0 <= mean <= 2, as two-point\(2\) needs it, got 4\.\d+ in", sampler=positive, law=TwoPoint(2.0))
+    late = lambda key, t: jnp.where(t < 4, 1.0, jnp.nan) * sphere(key, t)  # noqa: E731
+    refused("sampler must return finite numbers, got others in a sample of 16 sets", late)
+    with jax.enable_x64(False):  # norms of 1 but for the rounding of float32
+        bandit = LinearBandit.changing_sets(sphere, [0.6, 0.0, 0.8], Gaussian(), arm_norm=1.0)
+    assert bandit.mean_bound == 1.0
+
+
+def test_large_sets_are_sampled_less(monkeypatch):
+    monkeypatch.setattr(module, "_ENTRIES", 30)
+    with pytest.raises(ValueError, match="in a sample of 2 sets, got 0.5"):
+        LinearBandit.changing_sets(sphere, [1.0, 0.0, 0.0], Gaussian(), arm_norm=0.5)
+    monkeypatch.setattr(module, "_ENTRIES", 3)
+    with pytest.raises(ValueError, match="in a sample of 1 sets, got 0.5"):
+        LinearBandit.changing_sets(sphere, [1.0, 0.0, 0.0], Gaussian(), arm_norm=0.5)
+
+
+@pytest.mark.parametrize("field", ["sampler", "generator"])
+def test_functions_that_fail_are_named(field):
+    def raising(key, *pull):
+        raise RuntimeError("no data\nat all")
+
+    def build(function):
+        if field == "sampler":
+            return LinearBandit.changing_sets(function, [1.0, 0.0], Gaussian(), arm_norm=2.0)
+        return LinearBandit.resampled(function, Gaussian(), mean_bound=2.0)
+
+    class Unhashable:
+        __hash__ = None
+
+        def __call__(self, key, *pull):
+            return jnp.ones((2, 2))
+
+    for wrong, message in (
+        (
+            lambda key, *pull: np.asarray(jax.random.normal(key, (2, 2))),
+            "must use jax.numpy .jnp., not NumPy or Python",
+        ),
+        (lambda key, *pull: np.sqrt(jax.random.uniform(key, (2, 2))), "must use jax.numpy .jnp., not NumPy or Python"),
+        (lambda key, *pull: jnp.ones((2, 2)) * float(jax.random.normal(key)), "must use jax.numpy .jnp., not NumPy"),
+        (raising, "fails: RuntimeError: no data$"),
+        (lambda: jnp.ones((2, 2)), "fails: TypeError: .*positional argument"),
+        (Unhashable(), "must be a traceable function of a key, got <"),
+    ):
+        with pytest.raises(ValueError, match=f"^{field} {message}") as caught:
+            build(wrong)
+        assert "\n" not in str(caught.value)
 
 
 def test_wrong_samplers_are_refused():
@@ -295,8 +508,33 @@ def test_resampled_instances_with_other_facts():
     bandit = LinearBandit.resampled(cube, StudentT(3.0), raw_moment_bound=9.0, central_moment_bound=3.0)
     assert (bandit.raw_moment_bound, bandit.central_moment_bound, bandit.mean_bound) == (9.0, 3.0, math.inf)
     assert bandit.noise_std == math.inf  # nothing is known of the means
-    bandit = LinearBandit.resampled(cube, StudentT(3.0), best_mean=-1.0, mean_bound=4.0)
+    flipped = lambda key: (cube(key)[0] + 1.0, -jnp.ones(2) / jnp.min(cube(key)[0].sum(1) + 2.0))  # noqa: E731
+    bandit = LinearBandit.resampled(flipped, StudentT(3.0), best_mean=-1.0, mean_bound=4.0)
     assert (bandit.raw_moment_bound, bandit.best_mean) == (19.0, -1.0)
+
+
+def test_generators_are_held_against_what_is_declared():
+    def refused(message, generator=cube, law=T3, **bounds):
+        with pytest.raises(ValueError, match=message):
+            LinearBandit.resampled(generator, law, **{"best_mean": 2.0, **bounds})
+
+    where = r"in a sample of 16 instances, got"
+    refused(rf"arm_norm must be at least 1\.\d+, the largest {where} 0\.5", arm_norm=0.5)
+    refused(rf"theta_norm must be at least \d\.\d+, the largest {where} 1\.0", theta_norm=1.0)
+    refused(rf"best_mean must be the same in all instances, (2\.0|1\.9)\d* {where} 3\.0", best_mean=3.0)
+    refused(rf"mean_bound must be at least (2\.0|1\.9)\d*, the largest {where} 1\.5", best_mean=None, mean_bound=1.5)
+    refused(rf"raw_moment_bound must be at least (7\.0|6\.9)\d*, the largest {where} 5\.0", raw_moment_bound=5.0)
+    refused(rf"central_moment_bound must be at least 3\.0, the largest {where} 1\.0", central_moment_bound=1.0)
+    negative = lambda key: (cube(key)[0] * jnp.array([1.0, -1.0]), jnp.ones(2))  # noqa: E731
+    refused(
+        r"generator must keep means within 0 <= mean <= inf, as Pareto\(3\) needs it, got -",
+        *(negative, Pareto(3.0)),
+        best_mean=None,
+        mean_bound=2.0,
+    )
+    infinite = lambda key: (cube(key)[0], jnp.full(2, jnp.inf))  # noqa: E731
+    refused("generator must return finite numbers, got others in a sample of 16 instances", infinite)
+    refused("generator must return .*complex", lambda key: (cube(key)[0] + 0j, jnp.ones(2)))
 
 
 def test_wrong_generators_are_refused():

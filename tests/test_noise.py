@@ -318,6 +318,9 @@ def test_dtypes_are_followed_or_refused():
     law, key = StudentT(3.0), jax.random.key(0)
     assert law.standard(key).dtype == jnp.float64
     assert law.payoff(jnp.float32(1.5), np.float64(2.0)).dtype == jnp.float32
+    assert float(law.payoff(1, 0.5)) == 1.5  # of an integer too
+    drawn = noise.variates(law, key, jnp.float32)(jnp.arange(2))
+    assert drawn.dtype == jnp.float32
     with jax.enable_x64(False):
         assert law.standard(key).dtype == jnp.float32
         with pytest.raises(ValueError, match=r"dtype must be float32 .* off .* got float64"):
@@ -504,6 +507,37 @@ def test_variances_are_the_moments_of_order_two():
     assert StudentT(3.0, scale=2.0).std() == math.sqrt(12.0)
 
 
+@pytest.mark.parametrize("order", [0.5, 1.5, 1.99, 20.3])
+@pytest.mark.parametrize(
+    "law",
+    [
+        *(StudentT(2.1, scale=3.0), StudentT(1.06), StudentT(60.0), StudentT(1e30), Gaussian(0.7)),
+        *(CenteredPareto(2.2, scale=0.5), CenteredPareto(30.0), CenteredPareto(1e6, scale=1e6)),
+        *(SymmetricPareto(1.02), SymmetricPareto(30.0), Pareto(1.85), LogNormal(0.8)),
+    ],
+    ids=lambda law: law.name,
+)
+def test_moments_at_many_means_are_those_at_each(law, order):
+    if order >= law.max_order:
+        return
+    random = np.random.default_rng(0)
+    for low, high in ((-1.0, 1.0), (0.5, 9.0), (-1e4, 1e4)):
+        means = np.maximum(random.uniform(low, high, 300), law.mean_range[0])
+        for moment in (law.raw_moment, law.central_moment):
+            each = [moment(order, mean) for mean in means[:6]]
+            np.testing.assert_allclose(moment(order, means)[:6], each, rtol=1e-12)
+
+
+@pytest.mark.parametrize("law", [StudentT(3.0), Gaussian(), SymmetricPareto(1.8), Pareto(2.0), LogNormal(1.0)])
+def test_moments_at_many_means_take_few_integrals(law, monkeypatch):
+    integrals, integrate = [], noise._integrate
+    monkeypatch.setattr(noise, "_integrate", lambda *problem: integrals.append(1) or integrate(*problem))
+    means = np.maximum(np.random.default_rng(0).normal(size=10_000), law.mean_range[0])
+    law.raw_moment(1.5, means)
+    law.central_moment(1.5, means)
+    assert len(integrals) < 1000
+
+
 def test_n6_a_moment_just_below_the_tail_index():
     law = Pareto(2.0)
     assert law.raw_moment(1.9, 2.0) == pytest.approx(20.0, rel=1e-14)  # scale 1 at mean 2
@@ -644,6 +678,119 @@ def test_wrong_orders_and_means():
         ):
             with pytest.raises(ValueError, match=allowed):
                 call(mean)
+
+
+# Subclasses -----------------------------------------------------------------------------------------------------------
+
+
+class Sevens(StudentT):
+    """Overrides what is documented to draw."""
+
+    def standard(self, key, dtype=None):
+        return jnp.full((), 7.0, noise.float_dtype(dtype))
+
+
+class Counts(Sevens):
+    """Overrides the stream below that."""
+
+    def stream(self, key, dtype=None):
+        return lambda indices: indices.astype(dtype)
+
+
+class Eights(Counts):
+    def standard(self, key, dtype=None):
+        return jnp.full((), 8.0, noise.float_dtype(dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted(StudentT):
+    """Overrides how words are turned into variates, with a field more."""
+
+    shift: float = 0.0
+
+    def transform(self, words, dtype):
+        return super().transform(words, dtype) + self.shift
+
+
+class Doubled(StudentT):
+    def payoff(self, standard, mean):
+        return 2.0 * super().payoff(standard, mean)
+
+
+class Wrapper:
+    """Another law's members, but for the way to draw; no base class."""
+
+    def __init__(self, law):
+        self.law = law
+
+    def __getattr__(self, member):
+        return getattr(self.law, member)
+
+    standard = Sevens.standard
+
+
+class Borrowed(Wrapper):
+    standard = property(lambda self: self.law.standard)
+    stream = property(lambda self: self.law.stream)
+
+
+T_DRAWS = noise.variates(StudentT(3.0), jax.random.key(0), np.float64)(np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("law", "drawn"),
+    [
+        (Sevens(3.0), [7.0, 7.0, 7.0]),
+        (Counts(3.0), [0.0, 1.0, 2.0]),
+        (Eights(3.0), [8.0, 8.0, 8.0]),
+        (Shifted(3.0, shift=2.0), T_DRAWS + 2.0),
+        (Doubled(3.0), T_DRAWS),
+        (Wrapper(StudentT(3.0)), [7.0, 7.0, 7.0]),
+        (Borrowed(StudentT(3.0)), T_DRAWS),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "payoff") else "",
+)
+def test_what_a_subclass_overrides_is_drawn(law, drawn):
+    key = jax.random.key(0)
+    np.testing.assert_allclose(noise.variates(law, key, np.float64)(np.arange(3)), drawn, rtol=1e-14)
+    if isinstance(law, StudentT):
+        factor = 2.0 if isinstance(law, Doubled) else 1.0
+        payoffs = factor * (1.5 + np.asarray(drawn))
+        np.testing.assert_allclose(law.sample(key, 1.5, (3,), np.float64), payoffs, rtol=1e-14)
+
+
+def test_a_registered_subclass_is_traced_and_any_other_a_constant():
+    assert noise.traceable(StudentT(3.0))
+    assert not noise.traceable(Sevens(3.0))
+
+    @jax.tree_util.register_pytree_node_class
+    @dataclasses.dataclass(frozen=True)
+    class Registered(Shifted):
+        def tree_flatten(self):
+            return (self.df, self.scale, self.shift), None
+
+        @classmethod
+        def tree_unflatten(cls, _, leaves):
+            return cls(*leaves)
+
+    law = Registered(3.0, shift=2.0)
+    assert noise.traceable(law)
+    key = jax.random.key(0)
+    np.testing.assert_allclose(law.sample(key, 0.0, (3,), np.float64), T_DRAWS + 2.0, rtol=1e-14)
+
+
+def test_laws_of_different_classes_or_attributes_differ():
+    class Extra(StudentT):
+        def __init__(self, df, weight):
+            super().__init__(df)
+            self.weight = weight
+
+    laws = [StudentT(3.0), Sevens(3.0), Eights(3.0), Shifted(3.0), Shifted(3.0, shift=1.0)]
+    laws += [Extra(3.0, 0.1), Extra(3.0, 0.2)]
+    assert len(set(laws)) == len(laws)
+    assert Extra(3.0, 0.1) == Extra(3.0, 0.1)
+    assert hash(Extra(3.0, 0.1)) == hash(Extra(3.0, 0.1))
+    assert Sevens(3.0).name == "Sevens(3)"  # no table takes it for Student's t
 
 
 # Laws as values -------------------------------------------------------------------------------------------------------
