@@ -120,6 +120,13 @@ def check_rounds(horizon: int, num_records: int, record_at: npt.ArrayLike | None
     return array if array[-1] == horizon else np.append(array, horizon)
 
 
+def check_on_host(function: str, *arguments: Any) -> None:
+    """A ValueError inside of a transformation: what is traced there cannot decide anything here."""
+    leaves = jax.tree.leaves((arguments, jnp.zeros(())))  # under jit a new array is traced too
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        raise ValueError(f"{function} runs on the host: call it outside jit, vmap, grad and the like")
+
+
 def check_key(key: Any) -> None:
     """One typed key, or a ValueError."""
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):

@@ -259,7 +259,7 @@ def _instance(
 
 def _host_words(folds: tuple[int, ...], shape: tuple[int, ...]) -> npt.NDArray[np.uint32]:
     """32-bit words of the key `folds[0]`, the other numbers folded in; the same under every PRNG setting of JAX."""
-    with jax.threefry_partitionable(True):
+    with jax.threefry_partitionable(True), jax.ensure_compile_time_eval():
         key = jax.random.key(folds[0], impl="threefry2x32")
         for number in folds[1:]:
             key = jax.random.fold_in(key, np.uint32(number))

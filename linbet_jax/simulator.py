@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from linbet_jax.checks import (
     block_of,
     check_dtype,
     check_key,
+    check_on_host,
     check_params,
     check_rounds,
     check_seeds,
@@ -92,7 +93,7 @@ class Result:
         block_size: seeds per block; bit-equality is promised for one block size, kind of device and JAX version.
         dtype: ``"float32"`` or ``"float64"``.
         device: kind and number of the devices (on CPU: cores) that ran it.
-        prng: the generator's implementation and setting.
+        prng: the generator with its setting, and the key's own where that is another.
         reruns: replications that were repeated with a larger buffer.
         compile_seconds: spent compiling in this call (0 when everything was compiled before).
         run_seconds: spent running, compilation apart.
@@ -269,6 +270,23 @@ def program_key(
 
 # The public functions
 
+_THREEFRY = "threefry2x32"
+_NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
+_In = ParamSpec("_In")
+_Out = TypeVar("_Out")
+
+
+def _by_itself(function: Callable[_In, _Out]) -> Callable[_In, _Out]:
+    """Runs it on the host, under no mesh (a program brings its own) and one generator whatever the caller's are."""
+
+    @functools.wraps(function)
+    def alone(*args: _In.args, **kwargs: _In.kwargs) -> _Out:
+        check_on_host("simulate", args, kwargs)
+        with jax.set_mesh(_NO_MESH), jax.default_prng_impl(_THREEFRY):
+            return function(*args, **kwargs)
+
+    return alone
+
 
 def simulate(
     policy: Policy,
@@ -298,7 +316,9 @@ def simulate(
         horizon: T >= 1, pulls; at most the horizon the parameters were made for.
         num_seeds: S >= 1, runs seeds 0..S-1. Exactly one of ``num_seeds`` and ``seeds`` is given.
         seeds: [S] distinct integers in 0..2^32 - 1.
-        key: a typed key, ``jax.random.key(...)``. Seed s means the same thing whatever else runs beside it.
+        key: a typed key, ``jax.random.key(...)``. Seed s means the same thing whatever else runs beside it: all numbers
+            come from JAX's threefry2x32. A key of another generator, whose numbers under ``vmap`` would depend on the
+            batch (rbg), only starts it; samplers and a policy's ``select`` are given threefry keys too.
         num_records: R, evenly spaced records (all pulls when R >= T).
         record_at: [R] pulls at which to record instead, increasing, in 1..T; T is added when missing.
         trace: also return every arm and payoff, [S, T] (memory grows with T).
@@ -342,7 +362,8 @@ def simulate(
     )[0]
 
 
-def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the order a user meets them
+@_by_itself
+def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, in the order a user meets them
     policy: Policy,
     grid: Sequence[Any],
     bandit: LinearBandit,
@@ -425,6 +446,7 @@ def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the or
     law, static_law = _law(bandit.noise, dtype_name)
     _, numbers = _generator(bandit.generator, dtype_name)
     world = _world(bandit, law, dtype_name)._replace(instance=numbers)
+    prng, key = prng_name(key), _threefry_key(key)
     outputs: dict[str, npt.NDArray[Any]] = {}
     pending = np.arange(total)
     clock = {"compile": 0.0, "run": 0.0}
@@ -469,7 +491,7 @@ def simulate_grid(  # noqa: C901, PLR0915  # checks of every argument, in the or
                 block_size=block,
                 dtype=dtype_name,
                 device=str(lanes),
-                prng=prng_name(key),
+                prng=prng,
                 reruns=int(np.count_nonzero(repeated[own])),
                 compile_seconds=clock["compile"],
                 run_seconds=clock["run"],
@@ -540,10 +562,6 @@ def _launch_all(
     settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
     shared = [leaf.values for leaf in leaves if not leaf.varies]
     record_rounds = rounds.astype(np.int32)
-    # A key that was committed to one device would pull the whole launch there.
-    free_key = jax.random.wrap_key_data(
-        jnp.asarray(np.asarray(jax.random.key_data(key))), impl=str(jax.random.key_impl(key))
-    )
 
     def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> int:
         """Wait for a launch and keep its outputs; returns how many of its replications are done for good."""
@@ -574,7 +592,7 @@ def _launch_all(
             rows = pending[first : first + per_launch]
             padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
             varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
-            arguments = (rows_seed[padded], varying, shared, world, record_rounds, free_key)
+            arguments = (rows_seed[padded], varying, shared, world, record_rounds, key)
             arguments = jax.tree.map(jnp.asarray, arguments)
             program, seconds = _program(launch, arguments)
             compiling += seconds
@@ -637,7 +655,22 @@ def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
     return World(law, cast(bandit.arms), cast(bandit.theta_star), cast(bandit.means), cast(gaps))
 
 
+def _threefry_key(key: jax.Array) -> jax.Array:
+    """The key itself, or one of threefry with the words of another generator's key folded in; on no device of its own.
+
+    A key that was committed to one device would pull the whole launch there.
+    """
+    words = np.asarray(jax.random.key_data(key))
+    if str(jax.random.key_impl(key)) == _THREEFRY:
+        return jax.random.wrap_key_data(jnp.asarray(words), impl=_THREEFRY)
+    started = jax.random.key(0, impl=_THREEFRY)
+    for word in words.ravel():
+        started = jax.random.fold_in(started, word)
+    return started
+
+
 def prng_name(key: jax.Array) -> str:
-    """The generator that a typed key belongs to, with the setting that changes its numbers."""
-    partitionable = getattr(jax.config, "jax_threefry_partitionable", True)
-    return f"{jax.random.key_impl(key)}, partitionable={bool(partitionable)}"
+    """The generator of a run with this key, with the setting that changes its numbers."""
+    own = str(jax.random.key_impl(key))
+    partitionable = bool(getattr(jax.config, "jax_threefry_partitionable", True))
+    return f"{_THREEFRY}{'' if own == _THREEFRY else f' from a key of {own}'}, partitionable={partitionable}"

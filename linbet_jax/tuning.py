@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandit import LinearBandit
-from linbet_jax.checks import whole_number
+from linbet_jax.checks import check_on_host, whole_number
 from linbet_jax.datasets import dataset
 from linbet_jax.policies import make_policy
 from linbet_jax.policy import Policy
@@ -205,6 +205,7 @@ def tune(
     Raises:
         ValueError: naming the field, its value and what is allowed, before anything compiles.
     """
+    check_on_host("tune", grid, horizon, key)
     scales = _check_grid(grid)
     judged = check_criterion(criterion)
     num_seeds = whole_number("num_seeds", num_seeds, 1)

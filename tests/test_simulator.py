@@ -313,7 +313,7 @@ def test_the_generator_is_named():  # R6
     default = run("uniform", bandit, trace=True)
     assert default.prng == "threefry2x32, partitionable=True"
     other = run("uniform", bandit, key=jax.random.key(0, impl="rbg"), trace=True)
-    assert other.prng.startswith("rbg")
+    assert other.prng == "threefry2x32 from a key of rbg, partitionable=True"
     assert np.any(other.trace.arms != default.trace.arms)
     before = jax.config.jax_threefry_partitionable
     try:
@@ -324,6 +324,27 @@ def test_the_generator_is_named():  # R6
     assert flipped.prng == f"threefry2x32, partitionable={not before}"
     # named, and not mixed in: the compiled program of the other setting is not used again
     assert np.any(flipped.trace.arms != default.trace.arms)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_a_seed_means_the_same_under_a_key_of_any_generator(impl):
+    key = jax.random.key(3, impl=impl)
+    many, alone = (run("uniform", bandit_of(), key=key, seeds=seeds, trace=True) for seeds in (np.arange(8), [3]))
+    assert_same(many, alone, slice(3, 4))
+    other = run("uniform", bandit_of(), key=jax.random.key(4, impl=impl), seeds=[3], trace=True)
+    assert np.any(other.trace.arms != alone.trace.arms)
+
+
+@pytest.mark.parametrize("setting", [jax.threefry_partitionable(False), jax.default_prng_impl("rbg")])
+def test_a_seed_means_the_same_under_any_setting_of_the_generator(setting):
+    def sampler(key, t):  # makes a key of the default generator, one for each replication and pull
+        return jax.random.uniform(jax.random.key(jax.random.bits(jax.random.fold_in(key, t))), (3, 2))
+
+    with setting:
+        bandit = lb.LinearBandit.changing_sets(sampler, np.ones(2), lb.noise.StudentT(3.0), arm_norm=2.0)
+        known = {"horizon": 20, "key": jax.random.key(0), "trace": True}
+        many, alone = (run("uniform", bandit, seeds=seeds, **known) for seeds in (np.arange(8), [3]))
+        assert_same(many, alone, slice(3, 4))
 
 
 def test_policies_of_one_key_meet_the_same_noise():
@@ -788,6 +809,40 @@ def test_without_jit_the_same_arms_are_played(name):  # P18
 
 
 # Wrong input
+
+
+def test_a_mesh_of_the_callers_changes_nothing():
+    plain = run("uniform", bandit_of(), trace=True)
+    mesh = jax.make_mesh((len(jax.devices()),), ("own",))
+    simulator._PROGRAMS.clear()
+    with jax.set_mesh(mesh):
+        assert_same(run("uniform", bandit_of(), trace=True), plain)
+        assert jax.sharding.get_mesh() == mesh
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        lambda f: jax.jit(lambda: f(0.1, KEY))(),
+        lambda f: jax.jit(lambda delta: f(delta, KEY))(0.1),
+        lambda f: jax.vmap(lambda delta: f(delta, KEY))(jnp.array([0.1, 0.2])),
+        lambda f: jax.vmap(lambda key: f(0.1, key))(jax.random.split(KEY, 2)),
+        lambda f: jax.grad(lambda delta: f(delta, KEY))(0.1),
+    ],
+    ids=["jit", "traced by jit", "traced by vmap", "key", "grad"],
+)
+def test_inside_of_a_transformation_nothing_is_simulated(inside):
+    bandit = bandit_of()
+    policy, params = lb.make_policy("oful", bandit, horizon=9)
+    with pytest.raises(ValueError, match="^simulate runs on the host: call it outside jit, vmap, grad and the like"):
+        inside(
+            lambda delta, key: lb.simulate(
+                policy, params._replace(delta=delta), bandit, horizon=9, num_seeds=1, key=key
+            ).regret.sum()
+        )
+    with pytest.raises(ValueError, match="^tune runs on the host: call it outside"):
+        inside(lambda delta, key: lb.tune(["oful"], bandit, (delta,), horizon=9, key=key))
+    assert jax.jit(lambda: len(lb.dataset("S1").name))() == 2  # what is known on the host is made there
 
 
 @pytest.mark.parametrize(
