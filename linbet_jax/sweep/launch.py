@@ -307,6 +307,7 @@ def _slurm_cluster(target: Slurm, platform: str) -> Any:
 
     scheduler = dask.config.get("jobqueue.slurm.scheduler-options", None) or {}
     config: dict[str, Any] = {name: list(dask.config.get(f"jobqueue.slurm.{name}", None) or []) for name in _LISTS}
+    config["job-script-prologue"].append("export PYTHONSAFEPATH=1")  # no module of the folder hides one of Python's own
     if platform == "gpu":
         config["job-extra-directives"].append("--gres=gpu:1")
         config["worker-extra-args"] += ["--resources", f"{GPU}=1"]
