@@ -677,6 +677,17 @@ def test_what_slurm_says_against_a_job_is_told(tmp_path, monkeypatch):
         Cluster(targets.Slurm("q", jobs=2)).__enter__()
 
 
+@pytest.mark.timeout(60)
+def test_a_site_s_settings_that_do_not_hold_are_told(tmp_path, monkeypatch):
+    commands(tmp_path, "exit 1", "exit 0", monkeypatch)
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"jobqueue.slurm.interface": "not0"}),
+        pytest.raises(InputError, match="--cluster slurm: the scheduler cannot be started: ValueError: 'not0' is not"),
+    ):
+        Cluster(targets.Slurm("q")).__enter__()
+
+
 @pytest.mark.timeout(120)
 def test_slurm_s_jobs_compute_and_are_cancelled(folder, tmp_path, monkeypatch):
     # The "job" runs here, in a session of its own, whose leader is the number of the job.
