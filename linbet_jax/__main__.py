@@ -2,7 +2,9 @@
 
 import sys
 
-from linbet_jax.cli import main
-
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        sys.path.append(sys.path.pop(0))  # the working folder, last: a csv.py in it must not be taken for Python's own
+    from linbet_jax.cli import main
+
     sys.exit(main())

@@ -1,5 +1,6 @@
 """Sweeps through Dask: the same bytes as in process, and workers, schedulers and drivers that die."""
 
+import contextlib
 import importlib
 import json
 import os
@@ -247,6 +248,38 @@ def test_a_refusal_and_a_lost_scheduler_end_the_run():
         Scripted({1: [("cancelled", None)]}).all([fake(1)])
 
 
+def test_a_worker_that_would_run_parts_side_by_side_is_refused(monkeypatch):
+    double = SimpleNamespace(name="one", state=SimpleNamespace(nthreads=2))
+
+    def run(function, *arguments, workers, on_error):
+        try:
+            return {workers[0]: function(*arguments, double)}
+        except InputError as error:
+            return {workers[0]: error}
+
+    setup = worker.Setup("cpu", {}, 1, {})
+    cluster = Scripted({})
+    cluster._client.run = run
+    with pytest.raises(InputError, match=r"tcp://one cannot compute: it must have one thread \(--nthreads 1\), not 2"):
+        cluster._ask(worker.prepare, ["tcp://one"], setup)
+    monkeypatch.setattr("distributed.get_worker", lambda: double)
+    assert worker.compute(setup, {})["refused"] == "it must have one thread (--nthreads 1), not 2"
+
+
+def test_who_dies_while_workers_are_asked_is_named(monkeypatch):
+    def gone(**options):
+        raise OSError("in <TCP (closed)>: Stream is closed")
+
+    monkeypatch.setattr(launch, "connect", lambda *arguments: contextlib.nullcontext((cluster._client, "cpu")))
+    cluster = Scripted({})
+    cluster._client.get_versions = gone
+    with pytest.raises(ConnectionError, match="lost the scheduler of the cluster"):
+        cluster.__enter__()
+    cluster._there = dict
+    with pytest.raises(InputError, match="--cluster: the workers have gone meanwhile"):
+        cluster.__enter__()
+
+
 def test_without_any_worker_the_run_ends(monkeypatch):
     monkeypatch.setattr(cluster_module, "_ALONE_SECONDS", 0.05)
     monkeypatch.setattr(cluster_module, "_TICK_SECONDS", 0.02)
@@ -349,7 +382,8 @@ def test_a_killed_driver_leaves_no_process_and_ctrl_c_closes_everything(slow, tm
 
 
 @pytest.mark.timeout(200)
-def test_a_killed_scheduler_ends_the_run_and_keeps_what_was_gathered(slow, tmp_path):
+def test_a_killed_scheduler_ends_the_run_and_keeps_what_was_gathered(slow, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "_ANSWER_SECONDS", 60.0)  # a worker of a busy machine takes its time to come
     place = tmp_path / "scheduler.json"
     scheduler = start(
         "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
@@ -442,6 +476,12 @@ def test_every_sweep_has_its_own_helpers(tmp_path):
         (tmp_path / name / "helpers.py").write_text(f"NAME = '{name}'")
         (tmp_path / name / "kit" / "parts.py").write_text("from helpers import NAME\ndef make(): return NAME")
     assert [plugins.load("kit.parts:make", tmp_path / name, "policy")[0]() for name in "aba"] == list("aba")
+
+
+def test_the_package_run_as_a_module_imports_nothing_of_the_working_folder(tmp_path):
+    (tmp_path / "argparse.py").write_text("raise RuntimeError('argparse of the folder')")
+    done = subprocess.run([sys.executable, "-m", "linbet_jax", "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -553,12 +593,15 @@ def versions(**changed):
     return {"packages": packages}
 
 
+EQUAL = "versions must be equal everywhere: "
+
+
 @pytest.mark.parametrize(
     ("scheduler", "there", "message"),
     [
-        (versions(dask="2"), versions(), "dask is 2 at the scheduler, 1 here"),
-        (versions(jax=None), versions(jax="0.9"), "jax is 0.9 at the worker a, 1 here"),
-        (versions(), None, "python is None at the worker a, 3.11 here"),
+        (versions(dask="2"), versions(), EQUAL + "dask is 2 at the scheduler, 1 here"),
+        (versions(jax=None), versions(jax="0.9"), EQUAL + "jax is 0.9 at the worker a, 1 here"),
+        (versions(), None, "the worker a does not answer"),
     ],
 )
 def test_versions_must_be_equal(scheduler, there, message):
@@ -568,7 +611,7 @@ def test_versions_must_be_equal(scheduler, there, message):
         "scheduler": scheduler,
         "workers": {"a": there},
     }
-    with pytest.raises(InputError, match=f"--cluster: versions must be equal everywhere: {message}"):
+    with pytest.raises(InputError, match=f"--cluster: {message}"):
         cluster._check_versions(["a"])
     same = {"client": versions(), "scheduler": versions(jax=None), "workers": {"a": versions(python="3.11.9.final.0")}}
     cluster._client.get_versions = lambda packages: same
@@ -596,6 +639,7 @@ def test_slurm_s_job_script():
         "#SBATCH --mem=15G",
         "#SBATCH -t 2-12:00:00",
     ]
+    assert "export PYTHONSAFEPATH=1" in lines  # the job's folder may hold a types.py
     command = lines[-1]
     assert command.startswith(f"{sys.executable} -m distributed.cli.dask_worker tcp://")
     assert "--nthreads 1 " in command
@@ -631,6 +675,17 @@ def test_what_slurm_says_against_a_job_is_told(tmp_path, monkeypatch):
     commands(tmp_path, 'echo "invalid partition: q" >&2; exit 1', "exit 0", monkeypatch)
     with pytest.raises(InputError, match="--cluster slurm: sbatch refuses the job: .*invalid partition: q"):
         Cluster(targets.Slurm("q", jobs=2)).__enter__()
+
+
+@pytest.mark.timeout(60)
+def test_a_site_s_settings_that_do_not_hold_are_told(tmp_path, monkeypatch):
+    commands(tmp_path, "exit 1", "exit 0", monkeypatch)
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"jobqueue.slurm.interface": "not0"}),
+        pytest.raises(InputError, match="--cluster slurm: the scheduler cannot be started: ValueError: 'not0' is not"),
+    ):
+        Cluster(targets.Slurm("q")).__enter__()
 
 
 @pytest.mark.timeout(120)

@@ -31,7 +31,7 @@ _EQUAL = ("python", "dask", "distributed", "msgpack", "cloudpickle", "jax", "jax
 
 
 class Cluster:
-    """An executor (`executors.Executor`) on a Dask cluster. Use as a context manager, in a `__main__` that is guarded.
+    """An executor (`executors.Executor`) on a Dask cluster. Use as a context manager.
 
     What is sent is unencrypted pickle: trusted networks only, or tls:// addresses.
 
@@ -44,8 +44,9 @@ class Cluster:
         name, platform, kind, devices, lanes, workers: see `executors.Executor`.
 
     Raises:
-        InputError: on entering, when Dask is not installed, nothing answers, no worker has the device, or a worker
-            would not give the same numbers as this process (other versions, code or settings).
+        InputError: on entering, when Dask is not installed, nothing answers, workers do not start, none has the device,
+            or one would not give the same numbers as this process (other versions, code or settings).
+        ConnectionError: on entering, when the scheduler dies meanwhile.
     """
 
     def __init__(
@@ -65,7 +66,10 @@ class Cluster:
         """Starts what is to be started, and asks every worker what it computes on."""
         with contextlib.ExitStack() as stack:
             self._client, self.platform = stack.enter_context(launch.connect(self._target, self._device, self._say))
-            self._ready()
+            try:
+                self._ready()
+            except OSError as error:
+                raise self._lost() from error
             self._stack = stack.pop_all()
         return self
 
@@ -80,10 +84,9 @@ class Cluster:
     def _ready(self) -> None:
         """Compares versions, gives every worker its cores, and lets it set JAX up."""
         there = self._there()
+        if not there:
+            raise InputError("--cluster: the workers have gone meanwhile")
         self._check_versions(there)
-        busy = [f"{info['name']} has {info['nthreads']}" for info in there.values() if info["nthreads"] != 1]
-        if busy:
-            raise InputError(f"--cluster: workers must have one thread (--nthreads 1): {'; '.join(busy[:3])}")
         names = {address: str(info["name"]) for address, info in there.items()}
         most = self._target.cores if isinstance(self._target, targets.Slurm) else None
         places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()}, most)
@@ -114,11 +117,13 @@ class Cluster:
 
     def _check_versions(self, there: Iterable[str]) -> None:
         found = self._client.get_versions(packages=["jax", "jaxlib"])
+        if silent := [address for address in there if not found["workers"].get(address)]:
+            raise InputError(f"--cluster: the worker {silent[0]} does not answer")
         own = _packages(found["client"])
-        others = {"scheduler": found["scheduler"], **{f"worker {a}": found["workers"].get(a) for a in there}}
+        others = {"scheduler": found["scheduler"], **{f"worker {a}": found["workers"][a] for a in there}}
         unequal = []
         for name, versions in others.items():
-            packages = _packages(versions or {})
+            packages = _packages(versions)
             wanted = _EQUAL if name != "scheduler" else _EQUAL[1:5]
             unequal += [
                 f"{package} is {packages.get(package)} at the {name}, {own[package]} here"
@@ -134,7 +139,7 @@ class Cluster:
         found: dict[str, Any] = self._client.run(function, *arguments, workers=list(there), on_error="return")
         for address, answer in found.items():
             if isinstance(answer, BaseException):
-                reason = f"{type(answer).__name__}: {answer}"
+                reason = answer if isinstance(answer, InputError) else f"{type(answer).__name__}: {answer}"
                 raise InputError(f"--cluster: the worker {address} cannot compute: {reason}") from answer
         return found
 

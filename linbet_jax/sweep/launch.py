@@ -269,7 +269,10 @@ def _slurm(target: Slurm, platform: str) -> Any:
     for command in ("sbatch", "scancel"):
         if shutil.which(command) is None:
             raise InputError(f"--cluster slurm: {command} is not on this machine; run this where jobs are submitted")
-    return _slurm_cluster(target, platform)
+    try:
+        return _slurm_cluster(target, platform)
+    except Exception as error:  # whatever Dask's own configuration can break: an interface that is not there, say
+        raise InputError(f"--cluster slurm: the scheduler cannot be started: {_reason(error)}") from error
 
 
 def _submit(cluster: Any, target: Slurm) -> None:
@@ -307,6 +310,7 @@ def _slurm_cluster(target: Slurm, platform: str) -> Any:
 
     scheduler = dask.config.get("jobqueue.slurm.scheduler-options", None) or {}
     config: dict[str, Any] = {name: list(dask.config.get(f"jobqueue.slurm.{name}", None) or []) for name in _LISTS}
+    config["job-script-prologue"].append("export PYTHONSAFEPATH=1")  # no module of the folder hides one of Python's own
     if platform == "gpu":
         config["job-extra-directives"].append("--gres=gpu:1")
         config["worker-extra-args"] += ["--resources", f"{GPU}=1"]

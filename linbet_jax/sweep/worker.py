@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from linbet_jax import provenance, runtime
 from linbet_jax.checks import x64_enabled
+from linbet_jax.errors import InputError
 from linbet_jax.sweep.work import run_part
 
 __all__ = ["Setup", "compute", "numbers", "prepare", "where"]
@@ -59,8 +60,10 @@ def prepare(setup: Setup, dask_worker: Any) -> dict[str, Any]:
         (in words for the driver: "there" is this worker).
 
     Raises:
-        InputError: the device that was asked for is not there.
+        InputError: the worker runs parts side by side, or the device that was asked for is not there.
     """
+    if dask_worker.state.nthreads != 1:
+        raise InputError(f"it must have one thread (--nthreads 1), not {dask_worker.state.nthreads}")
     cores = setup.places.get(str(dask_worker.name))
     lanes = min(setup.lanes, len(runtime.usable_cores())) if cores is None else len(cores)
     if setup.device == "cpu" and cores is not None:
@@ -83,6 +86,8 @@ def compute(setup: Setup, spec: Mapping[str, Any]) -> dict[str, Any]:
     told = {"worker": f"{socket.gethostname()}/{worker.name}"}
     try:
         found = prepare(setup, worker)
+    except InputError as error:
+        return {**told, "refused": str(error)}
     except Exception as error:  # whatever JAX raises where a driver or a device is broken
         return {**told, "refused": f"{type(error).__name__}: {error}"}
     if found["differences"]:
