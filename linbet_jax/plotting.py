@@ -188,7 +188,7 @@ def panel_figure(
 
     A curve that lies on another one, closer than 1% of the axis everywhere, is dashed so that both show. A mean or an
     interval that few seeds draw far away does not flatten the others: it leaves the axis, an arrow behind its name says
-    so, and a thin line is its median.
+    so, and where a mean does a thin line is its median.
 
     Args:
         rows: (name of the row, its panels); all rows have equally many panels.
@@ -591,73 +591,116 @@ def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a pane
 ) -> None:
     """Curves, spread, axes' ends and labels of one panel."""
     curves = sorted(panel.curves, key=lambda c: c.bold)
-    lowest, highest, everything = _held(curves, panel.reference, spread, log=log)
-    floor = 0.0 if nonnegative else -math.inf
-    if log:
-        floor = _FLOOR * lowest if everything[1] > highest else _axis_floor(curves)
-    dashes = _dashes(curves, floor, log)
+    spans = [_span(curve, spread, nonnegative or log) for curve in curves]
+    typical: list[ArrayLike] = [v for c in curves for v in (c.summary.median, c.summary.trimmed_mean)]
+    typical += [] if panel.reference is None else [panel.reference * c.rounds for c in curves]
+    held = robust_limits([values for span in spans for values in span], typical, log=log)
+    floor = _axis_floor(curves, held[1]) if log else 0.0 if nonnegative else -math.inf
+    patterns = _dashes(curves, floor, log)
     if log:
         ax.set_xscale("log")
         ax.set_yscale("log")
-    ends: list[tuple[float, str, str, bool]] = []
-    for place, curve in enumerate(curves):
-        rounds, mean = curve.rounds.astype(np.float64), curve.summary.mean
-        shown = np.isfinite(mean) & ((mean > 0) & (rounds > 0) if log else np.full(mean.shape, True))
-        last = float(mean[-1])
-        label = curve.label
-        if log and not last > 0 and not math.isnan(last):
-            label += " (<0)" if last < 0 else " (0)"  # nothing to draw on a log axis: say why at its lower end
-            last = floor
-        if math.isnan(last):
-            label += " (no healthy seed)"
-            last = floor if log else 0.0
-        outside = np.isfinite(mean) & ((mean > highest) | ((mean < lowest) & (not log)))
+    ends = []
+    beyond = False  # whether something lies outside the axis
+    for place, (curve, span) in enumerate(zip(curves, spans, strict=True)):
+        arrow = next(filter(None, (_arrow(low, high, held, log) for low, high in ((span[1], span[1]), span[::2]))), "")
+        ends.append(_end(curve, floor, arrow, log))
+        beyond |= bool(arrow)
+        outside = (span[1] > held[1]) | ((span[1] < held[0]) & (not log))
         if outside.any():
-            label += " ↑" if np.any(mean[outside] > highest) else " ↓"
-            ax.plot(rounds, curve.summary.median, color=curve.color, linewidth=0.6, gid="median")
-        ends.append((max(last, floor), label, curve.color, curve.bold))
-        if not shown.any():
-            continue
-        width, layer = (2.0, 4.0) if curve.bold else (0.9, 3.0)
-        style = _dash_style(dashes[place], width)
-        ax.plot(
-            rounds[shown],
-            mean[shown],
-            color=curve.color,
-            linewidth=width,
-            zorder=layer,
-            solid_capstyle="round",
-            linestyle=style,
-        )
+            ax.plot(curve.rounds, curve.summary.median, color=curve.color, linewidth=0.6, gid="median")
+        shown = np.isfinite(span[1]) & ((span[1] > 0) & (curve.rounds > 0) if log else True)
+        if shown.any():
+            _draw_mean(ax, curve, shown, patterns[place])
         shown &= ~outside  # the spread of a mean that is outside would cover everything
-        if not curve.summary.has_band or not shown.any():
-            continue
-        if spread == "interval":
-            low, high = np.maximum(curve.summary.low, floor), np.maximum(curve.summary.high, floor)
-            ax.fill_between(
-                rounds[shown],
-                low[shown],
-                high[shown],
-                color=curve.color,
-                alpha=0.22 if curve.bold else 0.13,
-                linewidth=0,
-                zorder=layer - 2,
-            )
-        else:
-            at = _bar_places(rounds, shown, place, len(curves), log)
-            sd = curve.summary.sd[at]
-            below = np.minimum(sd, np.maximum(mean[at] - floor, 0))
-            ax.errorbar(
-                rounds[at],
-                mean[at],
-                yerr=np.stack([below, sd]),
-                fmt="none",
-                ecolor=curve.color,
-                elinewidth=1.1 if curve.bold else 0.7,
-                capsize=2.2 if curve.bold else 1.6,
-                capthick=0.9 if curve.bold else 0.6,
-                zorder=layer - 0.5,
-            )
+        if shown.any() and curve.summary.has_band and spread == "interval":
+            _draw_band(ax, curve, shown, floor)
+        elif shown.any() and curve.summary.has_band:
+            _draw_bars(ax, curve, _bar_places(curve.rounds.astype(np.float64), shown, place, len(curves), log), floor)
+    _end_axes(ax, curves, floor, log)
+    if panel.reference is not None and curves:
+        rounds = curves[0].rounds[curves[0].rounds > 0].astype(np.float64)
+        rounds = rounds if log else np.concatenate([[0.0], rounds])
+        ax.plot(rounds, panel.reference * rounds, "--", color=REFERENCE_COLOR, linewidth=0.8, zorder=2)
+        ends.append((panel.reference * float(rounds[-1]), panel.reference_label, "#6E6E6E", False))
+    if not log:
+        _round_ends(ax)
+    if beyond and log:
+        ax.set_ylim(top=1.2 * held[1])
+    elif beyond:
+        margin = 0.05 * (held[1] - held[0])
+        ax.set_ylim(held[0] - margin, held[1] + margin)
+    _label_ends(ax, ends)
+
+
+def _span(curve: Curve, spread: str, nonnegative: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Lower end, mean and upper end of what is drawn of a curve; lower ends are not drawn below 0 where none can be."""
+    mean, half = curve.summary.mean, curve.summary.sd
+    low, high = (mean - half, mean + half) if spread == "sd" else (curve.summary.low, curve.summary.high)
+    return np.fmin(np.maximum(low, 0.0) if nonnegative else low, mean), mean, np.fmax(high, mean)
+
+
+def _arrow(low: FloatArray, high: FloatArray, held: tuple[float, float], log: bool) -> str:
+    """Where numbers lie that the axis does not hold; empty when it holds them all."""
+    away = bool(np.any(low < held[0])) and not log, bool(np.any(high > held[1]))
+    return {(True, False): " ↓", (False, True): " ↑", (True, True): " ↕"}.get(away, "")
+
+
+def _end(curve: Curve, floor: float, arrow: str, log: bool) -> tuple[float, str, str, bool]:
+    """Where a curve's name stands, the name with what cannot be seen, its colour, and whether it is bold."""
+    last, label = float(curve.summary.mean[-1]), curve.label
+    if math.isnan(last):
+        last, label = floor if log else 0.0, f"{label} (no healthy seed)"
+    elif log and last <= 0:  # nothing to draw on a log axis: say why at its lower end
+        label += " (<0)" if last < 0 else " (0)"
+    return max(last, floor), label + arrow, curve.color, curve.bold
+
+
+def _draw_mean(
+    ax: Axes, curve: Curve, shown: NDArray[np.bool_], pattern: tuple[float, tuple[float, float]] | None
+) -> None:
+    width = 2.0 if curve.bold else 0.9
+    ax.plot(
+        curve.rounds[shown],
+        curve.summary.mean[shown],
+        color=curve.color,
+        linewidth=width,
+        zorder=4.0 if curve.bold else 3.0,
+        solid_capstyle="round",
+        linestyle=_dash_style(pattern, width),
+    )
+
+
+def _draw_band(ax: Axes, curve: Curve, shown: NDArray[np.bool_], floor: float) -> None:
+    low, high = np.maximum(curve.summary.low, floor), np.maximum(curve.summary.high, floor)
+    ax.fill_between(
+        curve.rounds[shown],
+        low[shown],
+        high[shown],
+        color=curve.color,
+        alpha=0.22 if curve.bold else 0.13,
+        linewidth=0,
+        zorder=2.0 if curve.bold else 1.0,
+    )
+
+
+def _draw_bars(ax: Axes, curve: Curve, at: NDArray[np.int64], floor: float) -> None:
+    mean, sd = curve.summary.mean[at], curve.summary.sd[at]
+    ax.errorbar(
+        curve.rounds[at],
+        mean,
+        yerr=np.stack([np.minimum(sd, np.maximum(mean - floor, 0)), sd]),
+        fmt="none",
+        ecolor=curve.color,
+        elinewidth=1.1 if curve.bold else 0.7,
+        capsize=2.2 if curve.bold else 1.6,
+        capthick=0.9 if curve.bold else 0.6,
+        zorder=3.5 if curve.bold else 2.5,
+    )
+
+
+def _end_axes(ax: Axes, curves: Sequence[Curve], floor: float, log: bool) -> None:
+    """The ends that depend on no outlier: those of the pulls, and the lower one of a log axis."""
     if not log:
         ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
         for axis in (ax.xaxis, ax.yaxis):
@@ -666,36 +709,6 @@ def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a pane
         ax.set_ylim(bottom=floor)
         first = [float(c.rounds[c.rounds > 0][0]) for c in curves]
         ax.set_xlim(min(first), max(float(c.rounds[-1]) for c in curves))
-    if panel.reference is not None and curves:
-        rounds = curves[0].rounds[curves[0].rounds > 0].astype(np.float64)
-        rounds = rounds if log else np.concatenate([[0.0], rounds])
-        ax.plot(rounds, panel.reference * rounds, "--", color=REFERENCE_COLOR, linewidth=0.8, zorder=2)
-        ends.append((panel.reference * float(rounds[-1]), panel.reference_label, "#6E6E6E", False))
-    if not log:
-        _round_ends(ax)
-    margin = 0.05 * (highest - lowest)
-    if everything[1] > highest:
-        ax.set_ylim(top=1.2 * highest if log else highest + margin)
-    if everything[0] < lowest and not log:
-        ax.set_ylim(bottom=lowest - margin)
-    _label_ends(ax, ends)
-
-
-def _held(
-    curves: Sequence[Curve], reference: float | None, spread: str, *, log: bool
-) -> tuple[float, float, tuple[float, float]]:
-    """The ends of what a panel's axis holds, and those of all that is drawn."""
-    drawn: list[ArrayLike] = []
-    typical: list[ArrayLike] = []
-    for curve in curves:
-        summary = curve.summary
-        ends = (summary.mean - summary.sd, summary.mean + summary.sd) if spread == "sd" else (summary.low, summary.high)
-        drawn += [summary.mean, *ends]
-        typical += [summary.median, summary.trimmed_mean]
-        typical += [] if reference is None else [reference * curve.rounds]
-    finite = np.concatenate([np.zeros(1), *drawn])
-    finite = finite[np.isfinite(finite)]
-    return *robust_limits(drawn, typical, log=log), (float(finite.min()), float(finite.max()))
 
 
 def _dashes(curves: Sequence[Curve], floor: float, log: bool) -> list[tuple[float, tuple[float, float]] | None]:
@@ -745,9 +758,10 @@ def _round_ends(ax: Axes) -> None:
         ax.set_ylim(-0.02 * top, 1.05 * top)
 
 
-def _axis_floor(curves: Sequence[Curve]) -> float:
-    """Lower end of a log axis: below the smallest positive mean that is drawn; 0.1 when there is none."""
-    positive = [float(mean[mean > 0].min()) for mean in (c.summary.mean for c in curves) if np.any(mean > 0)]
+def _axis_floor(curves: Sequence[Curve], highest: float) -> float:
+    """Lower end of a log axis: below the smallest positive mean, or median of a mean that is outside; else 0.1."""
+    drawn = [c.summary.median if np.any(c.summary.mean > highest) else c.summary.mean for c in curves]
+    positive = [float(values[values > 0].min()) for values in drawn if np.any(values > 0)]
     return _FLOOR * min(positive) if positive else 0.1
 
 

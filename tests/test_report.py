@@ -583,7 +583,7 @@ def test_the_user_s_settings_of_matplotlib_change_no_byte(tmp_path):
     write_report(folder, tmp_path / "plain", formats=("html", "png"))
     settings = tmp_path / "matplotlibrc"
     settings.write_text("text.usetex: True\nfont.size: 30\nfont.weight: bold\nsavefig.bbox: tight\nbackend: tkagg\n")
-    environment = {**os.environ, "MPLBACKEND": "module://not_there.backend_inline", "MATPLOTLIBRC": str(settings)}
+    environment = {**os.environ, "MPLBACKEND": "not there", "MATPLOTLIBRC": str(settings)}
     command = [sys.executable, "-m", "linbet_jax", "report", str(folder), "--out", str(tmp_path / "own")]
     done = subprocess.run(
         [*command, "--format", "html,png"], capture_output=True, text=True, timeout=120, check=False, env=environment

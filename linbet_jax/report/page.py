@@ -13,7 +13,6 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import jinja2
-from markupsafe import Markup
 
 from linbet_jax._version import __version__
 from linbet_jax.report import tables
@@ -84,9 +83,9 @@ def page(report: Report, pictures: Sequence[Picture], colors: Mapping[str, str],
         .render(
             report=report,
             pictures=kinds,
-            svg=lambda picture: Markup(inline_svg(picture, f"f{next(counter)}")),
-            style=Markup(_resource("page.css")),
-            script=Markup(_resource("page.js")),
+            svg=lambda picture: inline_svg(picture, f"f{next(counter)}"),
+            style=_resource("page.css"),
+            script=_resource("page.js"),
             version=__version__,
             level=f"{report.level:.0%}",
             sections=[(key, title) for key, (title, there) in present.items() if there],
