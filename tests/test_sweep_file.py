@@ -487,14 +487,27 @@ def test_a_file_that_is_another_one_at_the_worker_is_an_error(tmp_path):
         work.build(cell.spec)
 
 
+def test_what_is_installed_below_the_folder_does_not_count(tmp_path):
+    text = 'horizon = 9\n[sets.S3]\n[policies.mine]\npolicy = "reading3:make"\n'
+    for env, counts in ((".venv/lib/python3/site-packages/lib", False), ("data", True)):
+        (tmp_path / env).mkdir(parents=True)
+        write_table(tmp_path / env, 0.25)
+        source = READING + f"ENV = '{env}'\n" + READERS["when it is imported"].replace("HERE", "HERE / ENV")
+        (tmp_path / "reading3.py").write_text(source, encoding="utf-8")
+        [cell] = cells(tmp_path, text)
+        assert cell.entry["source"].get("policy_files", {}).keys() == ({f"{env}/table.npy"} if counts else set())
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (
             "from pyarrow import parquet",
-            "uses pyarrow, which opens files unseen: name the files that decide numbers in",
+            "uses pyarrow, which may read files unseen: name those that decide numbers",
         ),
-        ("def f(pd):\n    return pd.read_parquet('x')", "uses read_parquet, which opens files unseen"),
+        ("def f(pd):\n    return pd.read_parquet('x')", "uses read_parquet, which may read files unseen"),
+        ("import importlib\nx = importlib.import_module('math')", "uses import_module, which may read files unseen"),
+        ("exec('')", "uses exec, which may read files unseen"),
         ("FILES = 'table.npy'", "FILES = 'table.npy' in "),
         ("FILES = ['none.npy']", "there is no file "),
         ("import pyarrow\nFILES = []", ""),

@@ -20,7 +20,10 @@ __all__ = ["call", "files", "load"]
 
 _FILES = "FILES"  # a module's list of the files that it reads
 _UNSEEN_MODULES = ("duckdb", "h5py", "netCDF4", "polars", "pyarrow", "safetensors", "sqlite3")
-_UNSEEN_CALLS = ("read_feather", "read_hdf", "read_orc", "read_parquet", "open_dataset")  # of pandas and xarray
+_UNSEEN_CALLS = (
+    "read_feather", "read_hdf", "read_orc", "read_parquet", "open_dataset",  # of pandas and xarray
+    "exec", "__import__", "import_module", "run_path", "spec_from_file_location",  # sources that no import names
+)  # fmt: skip
 
 
 def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., Any], str]:
@@ -94,7 +97,7 @@ def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: A
         **options: see `call`.
     """
     folder = plain["folder"]
-    if not reads.held(folder):
+    if not reads.any_ever(folder):
         return {}
     # The modules may keep what was read before, by another function even: they are imported again for this call.
     modules = dict(sys.modules)
@@ -115,8 +118,7 @@ def _watched(name: str, folder: Path | str) -> Iterator[None]:
         yield
         file = getattr(sys.modules.get(name), "__file__", None)
         home = Path(file).parents[name.count(".")] if file else Path(folder)
-        if not any(home.is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix)):
-            places.append(home)
+        places += [home] if reads.is_own(home) else []
 
 
 def _declare(module: ModuleType, folder: Path, where: str) -> None:
@@ -142,11 +144,12 @@ def _declare(module: ModuleType, folder: Path, where: str) -> None:
                 reads.keep(folder, [path])
     for file, source in own.items():
         names = {part for _, name in source.imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
-        called = {word for word in _UNSEEN_CALLS if f"attr='{word}'".encode() in source.statements}
+        said = source.statements.decode()
+        called = {word for word in _UNSEEN_CALLS if f"attr='{word}'" in said or f"id='{word}'" in said}
         unseen = sorted(names & {*_UNSEEN_MODULES, *_UNSEEN_CALLS} | called)
         if unseen and not declared:
             raise InputError(
-                f"{where}: {file} uses {unseen[0]}, which opens files unseen: name the files that decide numbers in "
+                f"{where}: {file} uses {unseen[0]}, which may read files unseen: name those that decide numbers in "
                 f"the module, {_FILES} = ['data.parquet'] for example, or {_FILES} = [] where there are none"
             )
 
