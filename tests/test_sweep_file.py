@@ -312,6 +312,9 @@ def test_a_module_or_factory_that_exits_is_an_error_of_its_field(tmp_path):
         cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'exits:make'\n")
     with pytest.raises(InputError, match=r"policies\.p = |policies\.p"):
         cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'sys:exit'\n")
+    for installed in ("math:floor", "runpy:run_path"):  # no source at all, and one that reads files unseen
+        with pytest.raises(InputError, match=r"policies\.p: TypeError"):
+            cells(tmp_path, f"[sets.S3]\n[policies.p]\npolicy = '{installed}'\n")
 
 
 def test_options_of_one_s_own_do_not_shadow_columns(tmp_path):

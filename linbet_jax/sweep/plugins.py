@@ -142,12 +142,11 @@ def _declare(module: ModuleType, folder: Path, where: str) -> None:
                 raise InputError(f"{where}: {_FILES} in {file}: there is no file {path}")
             if reads.name(path, folder) not in noted:  # or the module may keep what was there before
                 reads.keep(folder, [path])
-    for file, source in own.items():
-        names = {part for _, name in source.imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
-        said = source.statements.decode()
-        called = {word for word in _UNSEEN_CALLS if f"attr='{word}'" in said or f"id='{word}'" in said}
+    for file, (said, imports) in own.items():
+        names = {part for _, name in imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
+        called = {word for word in _UNSEEN_CALLS if any(f"{use}='{word}'".encode() in said for use in ("attr", "id"))}
         unseen = sorted(names & {*_UNSEEN_MODULES, *_UNSEEN_CALLS} | called)
-        if unseen and not declared:
+        if unseen and not declared and reads.is_own(Path(file)):
             raise InputError(
                 f"{where}: {file} uses {unseen[0]}, which may read files unseen: name those that decide numbers in "
                 f"the module, {_FILES} = ['data.parquet'] for example, or {_FILES} = [] where there are none"
