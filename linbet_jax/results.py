@@ -31,7 +31,6 @@ __all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "w
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
 _CHECKSUM = "checksum"
-_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 class RunFolderError(InputError):
@@ -61,6 +60,9 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
         raise
     _flush(path.parent, os.O_RDONLY)
+
+
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 def _flush(path: Path, flags: int) -> None:
