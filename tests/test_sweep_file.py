@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 import linbet_jax as lb
 from linbet_jax.errors import InputError
-from linbet_jax.sweep import read, reads, work
+from linbet_jax.sweep import read, reads, work, worlds
 from linbet_jax.sweep.cells import plan
 from linbet_jax.sweep.schema import SetTable
 
@@ -528,6 +528,15 @@ def test_files_that_are_read_unseen_are_named(tmp_path, more, message):
 
 
 # Identity
+
+
+def test_a_law_that_cannot_be_compared_later_is_an_error_of_its_set(tmp_path, monkeypatch):
+    def refuse(bandit, recipe):
+        raise ValueError("noise: Mine must hold numbers alone")
+
+    monkeypatch.setattr(worlds, "instance_digest", refuse)
+    with pytest.raises(InputError, match=r"x\.toml: cell S3/tofu: sets\.S3: noise: Mine must hold numbers alone"):
+        cells(tmp_path, "[sets.S3]\n" + TOFU)
 
 
 def test_the_identity_is_what_decides_the_numbers_and_nothing_else(tmp_path):
