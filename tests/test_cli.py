@@ -1,5 +1,6 @@
 """The command line: answers quickly (case W5), refuses in one line (W6 among others), prints what it should."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -120,6 +121,18 @@ def test_a_device_that_is_not_there_is_an_error(tmp_path):  # W6
     done = linbet("reproduce", "table1", "--device", "gpu", cwd=tmp_path, JAX_PLATFORMS="cpu")
     assert done.returncode == 2
     assert done.stderr.startswith("linbet: error: --device gpu: JAX finds no GPU on this machine")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [("gpu", "--device gpu: JAX finds no GPU"), ("auto", "JAX finds no device (JAX_PLATFORMS=cuda)")],
+)
+@pytest.mark.skipif(importlib.util.find_spec("jax_cuda12_plugin") is not None, reason="JAX has its CUDA plugin here")
+def test_platforms_that_are_not_there_are_an_error(device, message, tmp_path):
+    done = linbet("reproduce", "table1", "--device", device, cwd=tmp_path, JAX_PLATFORMS="cuda")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"linbet: error: {message}")
     assert done.stderr.count("\n") == 1
 
 
