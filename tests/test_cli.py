@@ -184,12 +184,37 @@ def test_list_names_policies_options_laws_and_data_sets(capsys):
         assert expected in out
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path):
-    command = f"'{sys.executable}' -m linbet_jax list | true"
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
-    )
-    assert done.stderr == ""
+FULL = "linbet: error: No space left on device; what is finished is kept\n"
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [(">&-", 0, ""), (">&- 2>&- <&-", 0, ""), ("2>/dev/full", 0, ""), (">/dev/full", 2, FULL)],
+)
+def test_an_output_that_is_closed_or_full(redirected, status, said, tmp_path):
+    for command in ("list", "--help"):
+        line = f"'{sys.executable}' -m linbet_jax {command} {redirected}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        assert (done.returncode, done.stderr) == (status, said), command
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", "2>/dev/full"])
+def test_wrong_input_keeps_its_status_where_nobody_hears(redirected, tmp_path):
+    line = f"'{sys.executable}' -m linbet_jax status nothing {redirected}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == ("linbet: error: nothing holds no sweep: it has no manifest.json\n" * (redirected == ">&-"))
+
+
+def test_a_reader_that_has_left_is_no_error(tmp_path):
+    for command in ("list", "--help"):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [sys.executable, "-m", "linbet_jax", command], stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path
+        )
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (141, b""), command
 
 
 @pytest.mark.parametrize(
