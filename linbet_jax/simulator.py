@@ -11,8 +11,10 @@ import contextlib
 import dataclasses
 import functools
 import math
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -36,6 +38,7 @@ from linbet_jax.checks import (
     whole_number,
     x64_enabled,
 )
+from linbet_jax.errors import UnhealthyWarning
 from linbet_jax.lanes import abandon, first_lane, here, lanes_of, submit
 from linbet_jax.policy import Policy
 from linbet_jax.replication import Plan, World, replicate
@@ -326,7 +329,8 @@ def simulate(
             of CPU devices, by default one for every core this process may use.
 
     Returns:
-        A :class:`Result`.
+        A :class:`Result`. When seeds are unhealthy an `UnhealthyWarning` (a RuntimeWarning) and the result's notes say
+        so.
 
     Raises:
         ValueError: for wrong input, before anything compiles; or when a replication still overflows its buffers after
@@ -372,6 +376,7 @@ def simulate_grid(
     progress: Progress | None = None,
     devices: Sequence[Any] | None = None,
     separate: bool = False,
+    warn: bool = True,
 ) -> list[Result]:
     """Run several hyperparameter settings of one policy as one batch: one compile, full blocks, common noise.
 
@@ -394,6 +399,7 @@ def simulate_grid(
         devices: devices to use.
         separate: batch every parameter, also those that all settings share. One program then serves any number and mix
             of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster.
+        warn: say with an `UnhealthyWarning` when replications are unhealthy, as :func:`simulate` does.
 
     Returns:
         One :class:`Result` per setting, in order.
@@ -460,6 +466,9 @@ def simulate_grid(
         current = current.enlarge()
 
     count = seed_array.size
+    unhealthy = _unhealthy(policy, outputs["health"], rows_seed)
+    if unhealthy and warn:
+        _warn(*unhealthy)
     results = []
     for g, params in enumerate(grid):
         own = slice(g * count, (g + 1) * count)
@@ -475,7 +484,7 @@ def simulate_grid(
                 trace=Trace(outputs["trace_arms"][own], outputs["trace_payoffs"][own]) if trace else None,
                 params=params,
                 facts=dict(policy.facts),
-                notes=policy.notes,
+                notes=policy.notes + _unhealthy(policy, outputs["health"][own], seed_array),
                 block_size=block,
                 dtype=dtype_name,
                 device=str(lanes),
@@ -489,6 +498,27 @@ def simulate_grid(
             )
         )
     return results
+
+
+def _unhealthy(policy: Policy, health: npt.NDArray[Any], seeds: npt.NDArray[Any]) -> tuple[str, ...]:
+    """A sentence on the unhealthy ones among these replications, if there are any."""
+    (ill,) = np.nonzero(health)
+    if ill.size == 0:
+        return ()
+    first = ill[np.argmin(health[ill])]
+    return (
+        f"{policy.name}: {ill.size} of {health.size} replications met something non-finite, an arm index out of range "
+        f"or a mean that the law does not have, first seed {seeds[first]} at pull {health[first]}: their numbers are "
+        "worth nothing from there on",
+    )
+
+
+def _warn(sentence: str) -> None:
+    """An `UnhealthyWarning` at the line outside this package that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("linbet_jax"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, UnhealthyWarning, stacklevel=level)
 
 
 class _Leaf(NamedTuple):

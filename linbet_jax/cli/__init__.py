@@ -12,11 +12,12 @@ import importlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TextIO
 
 from linbet_jax.cli.parser import build_parser
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, UnhealthyWarning
 
 __all__ = ["main"]
 
@@ -40,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             options = build_parser().parse_args(argv)
             command = importlib.import_module(f"linbet_jax.cli.{options.module}")
-            status: int = command.run(options)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnhealthyWarning)  # commands count unhealthy replications themselves
+                status: int = command.run(options)
         finally:
             sys.stdout.flush()
         return status
