@@ -586,7 +586,7 @@ def _wrap(text: Text, inches: float) -> None:
     text.set_text("\n".join(lines))
 
 
-def _draw_panel(  # noqa: C901, PLR0912  # one branch for each thing that a panel may show
+def _draw_panel(  # one branch for each thing that a panel may show
     ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: bool
 ) -> None:
     """Curves, spread, axes' ends and labels of one panel."""
