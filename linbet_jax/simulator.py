@@ -169,9 +169,10 @@ def _run_blocks(
     return jax.tree.map(lambda x: x.reshape((blocks * launch.block_size, *x.shape[2:])), out)
 
 
-_PROGRAMS: dict[Any, Any] = {}
+_PROGRAMS: dict[Any, tuple[Any, int]] = {}  # the compiled program and the bytes it closes over, the oldest use first
 _PROGRAMS_LOCK = threading.Lock()
 _MAX_PROGRAMS = 64  # on CPU each takes some 450 memory mappings, of which Linux grants a process 65 530
+_MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for example; the newest program stays
 
 
 def lower(launch: _Launch, arguments: Any) -> Any:
@@ -195,17 +196,23 @@ def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
         return functools.partial(_run_blocks, launch), 0.0
     avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
     identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
-    found = _PROGRAMS.get(identity)
-    if found is not None:
-        return found, 0.0
+    with _PROGRAMS_LOCK:
+        found = _PROGRAMS.pop(identity, None)
+        if found is not None:
+            _PROGRAMS[identity] = found
+            return found[0], 0.0
     started = time.perf_counter()
     launch.check(*arguments[1:3])
     wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
-    compiled = _compile(lower(launch, arguments).lower(), wide)
+    traced = lower(launch, arguments)
+    closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
+    compiled = _compile(traced.lower(), wide)
     with _PROGRAMS_LOCK:
-        if len(_PROGRAMS) >= _MAX_PROGRAMS:
-            _PROGRAMS.pop(next(iter(_PROGRAMS)))
-        _PROGRAMS[identity] = compiled
+        while _PROGRAMS and (
+            len(_PROGRAMS) >= _MAX_PROGRAMS or sum(held for _, held in _PROGRAMS.values()) + closed > _MAX_BYTES
+        ):
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        _PROGRAMS[identity] = compiled, closed
     return compiled, time.perf_counter() - started
 
 

@@ -3,7 +3,9 @@
 The time-out of every test is pytest-timeout's `timeout` in pyproject.toml: a deadlock ends as a failure.
 """
 
+import os
 import signal
+import sys
 from pathlib import Path
 
 import jax
@@ -20,6 +22,9 @@ SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").spli
 IO = {"test_cli", "test_cluster", "test_packaging", "test_report_browser", "test_runtime", "test_sweep_kill"}
 
 
+LIMIT = 900 * 2**20  # bytes in memory
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -27,3 +32,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
         if item.path.stem in IO:
             item.add_marker("io")
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory():
+    """Compiled programs are what a worker of the suite holds most of: above a limit it lets go of them."""
+    yield
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        held = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if held > LIMIT and "linbet_jax.simulator" in sys.modules:
+        sys.modules["linbet_jax.simulator"]._PROGRAMS.clear()
+        jax.clear_caches()

@@ -121,7 +121,7 @@ def test_unwatched_programs_are_those_of_a_policy_without_a_region(monkeypatch):
     monkeypatch.setattr(simulator, "lower", spy)
     bandit = problem()
     policy, params = lb.make_policy("oful", bandit, horizon=70)
-    bare = policy._replace(region=lambda state, arms, params: policy.region(state, arms, params)[:1])
+    bare = policy._replace(region=lambda state, arms, params: lb.Region(policy.region(state, arms, params).center))
     for player, coverage in ((policy, False), (bare, False), (policy, True)):
         with pytest.raises(RuntimeError, match="lowered"):
             lb.simulate(player, params, bandit, horizon=70, num_seeds=2, key=KEY, dtype="float64", coverage=coverage)

@@ -487,7 +487,7 @@ def test_every_policy_refuses_wrong_numbers(name, field, value):  # P2
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(ValueError, match=r"policy 'tof': known are menu, tofu, mom, crt, oful, uniform, greedy"):
+    with pytest.raises(ValueError, match=r"policy 'tof': known are menu, tofu, mom, crt, oful, greedy, uniform"):
         lb.make_policy("tof", bandit_of(), horizon=100)
     with pytest.raises(ValueError, match=r"option levle='proof': tofu knows level, two_sided"):
         lb.make_policy("tofu", bandit_of(), horizon=100, levle="proof")

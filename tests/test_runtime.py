@@ -42,7 +42,7 @@ NUMBERS = """
         result = lb.simulate(
             policy, params, bandit, horizon=3000, num_seeds=5, key=jax.random.key(0), dtype=dtype, block_size=4
         )
-        (program,) = simulator._PROGRAMS.values()
+        ((program, _),) = simulator._PROGRAMS.values()
         calls = [line for line in program.as_text().splitlines() if "xla_cpu_small_call" in line]
         found[name + " " + dtype] = [
             hashlib.sha256(result.regret.tobytes() + result.payoff.tobytes()).hexdigest(),

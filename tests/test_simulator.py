@@ -1,6 +1,7 @@
 """The simulator: seeds, blocks and devices, records, health, fresh instances, changing sets, and what it refuses."""
 
 import _thread
+import gc
 import json
 import os
 import queue
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -424,7 +426,7 @@ def test_memory_does_not_grow_with_the_horizon(name):
         policy, params = lb.make_policy(name, bandit, horizon=128_000)
         simulator._PROGRAMS.clear()
         lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64", num_records=10)
-        (program,) = simulator._PROGRAMS.values()
+        ((program, _),) = simulator._PROGRAMS.values()
         memory = program.memory_analysis()
         sizes.append(memory.temp_size_in_bytes + memory.output_size_in_bytes)
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
@@ -1097,3 +1099,27 @@ def test_progress_waits_for_replications_that_are_repeated():
     assert result.reruns == 4
     assert seen[0] == (0, 4)
     assert seen[-1] == (4, 4)
+
+
+def test_programs_that_close_over_tables_are_bounded_and_let_go_of_them(monkeypatch):
+    monkeypatch.setattr(simulator, "_PROGRAMS", {})
+    monkeypatch.setattr(simulator, "_MAX_BYTES", 500)
+    tables = []
+
+    def play(rows):
+        table = jnp.arange(50.0 + rows)
+        tables.append(weakref.ref(table))
+        policy = lb.Policy(
+            name="tabled",
+            init=lambda arms, params: jnp.zeros((), jnp.int32),
+            select=lambda key, state, arms, params: (table[state] * 0).astype(jnp.int32),
+            update=lambda state, arms, index, payoffs, params: state + 1,
+        )
+        lb.simulate(policy, {}, bandit_of(), horizon=5, num_seeds=1, key=KEY, dtype="float64", block_size=1)
+
+    for rows in range(3):
+        play(rows)
+    assert len(simulator._PROGRAMS) == 1
+    jax.clear_caches()
+    gc.collect()
+    assert [table() is None for table in tables] == [True, True, False]

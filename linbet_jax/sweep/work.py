@@ -195,7 +195,7 @@ def _simulate(
         warn=False,
     )
     # What was unhealthy is counted over all parts of a cell, from the health words.
-    return [dataclasses.replace(result, notes=built[0].policy.notes) for result in results]
+    return [dataclasses.replace(result, notes=built[0].policy.about.notes) for result in results]
 
 
 def _plain_result(result: Result) -> dict[str, Any]:
