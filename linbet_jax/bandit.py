@@ -120,7 +120,7 @@ class LinearBandit:
         law = _law(noise, raw_moment_bound, central_moment_bound, fixed=True)
         with np.errstate(over="ignore", invalid="ignore"):
             means = matrix @ theta
-        check_means(law, means)
+        _check_means(law, means)
         means.setflags(write=False)
         epsilon = _epsilon(epsilon, law)
         order = 1.0 + epsilon
@@ -268,7 +268,7 @@ class LinearBandit:
             raise ValueError(f"generator must return {allowed}, got {result!r}")
         if best_mean is not None:
             best_mean = _finite("best_mean", best_mean)
-            check_means(law, best_mean)
+            _check_means(law, best_mean)
         if mean_bound is not None:
             mean_bound = _nonnegative("mean_bound", mean_bound)
             if best_mean is not None and mean_bound < best_mean * (1.0 - _ROUNDING):
@@ -491,23 +491,32 @@ _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _check_shapes(what: str, law: PayoffLaw) -> None:
-    """Raises ValueError unless standard variates are real numbers, and payoffs have their shape."""
+    """Raises ValueError unless jitted code can draw real numbers, and payoffs of their shape, from this law."""
     dtype = float_dtype()
     # As in a simulation: numbers are traced.
     traced = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), law) if traceable(law) else None
 
-    def drawn(key: jax.Array, numbers: Any) -> jax.Array:
-        return variates(law if numbers is None else numbers, key, dtype)(jnp.arange(3))
+    def whole(numbers: Any) -> PayoffLaw:
+        return law if numbers is None else numbers
 
-    def paid(key: jax.Array, numbers: Any, drawn: jax.Array) -> jax.Array:
-        return (law if numbers is None else numbers).payoff(drawn, jnp.zeros((), dtype))
-
-    standard = _traced(f"{what}.standard", drawn, traced)
+    _traced(f"{what}.mean_range", lambda key, numbers: jnp.asarray(whole(numbers).mean_range), traced)
+    standard = _traced(
+        f"{what}.standard", lambda key, numbers: variates(whole(numbers), key, dtype)(jnp.arange(3)), traced
+    )
     if not _real(standard, (3,)):
         raise ValueError(f"{what}.standard must draw one real number, got for three keys {standard!r}")
-    payoffs = _traced(f"{what}.payoff", paid, traced, standard)
+    payoffs = _traced(
+        f"{what}.payoff",
+        lambda key, numbers, drawn: whole(numbers).payoff(drawn, jnp.zeros((), dtype)),
+        *(traced, standard),
+    )
     if not _real(payoffs, (3,)):
         raise ValueError(f"{what}.payoff must return a real payoff for each variate, got for three {payoffs!r}")
+
+
+def _check_means(law: PayoffLaw, means: Any) -> None:
+    """Raises ValueError for means that the law does not allow, by a rule of its own if it has one."""
+    getattr(law, "check_means", functools.partial(check_means, law))(means)
 
 
 def _told(law: PayoffLaw, member: str, *arguments: Any) -> npt.NDArray[np.float64]:

@@ -27,7 +27,6 @@ from linbet_jax.errors import InputError
 __all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "write_json", "write_text"]
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
-_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 class RunFolderError(InputError):
@@ -57,6 +56,9 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
         raise
     _flush(path.parent, os.O_RDONLY)
+
+
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 def _flush(path: Path, flags: int) -> None:

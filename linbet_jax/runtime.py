@@ -61,12 +61,14 @@ def prepare(device: str, cores: int | None = None) -> Runtime:
         jax.config.update("jax_platforms", "cpu")
     try:
         devices = jax.devices("gpu") if device == "gpu" else jax.devices()
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:  # JAX's own assertion, without words, for CUDA without its plugin
         if device != "gpu":
-            raise InputError(f"JAX finds no device: {error}") from error
+            settings: Any = jax.config
+            raise InputError(
+                f"JAX finds no device (JAX_PLATFORMS={settings.jax_platforms}): {error or 'none'}"
+            ) from error
         raise InputError(
-            f"--device gpu: JAX finds no GPU on this machine (it has {jax.default_backend()}); "
-            "for NVIDIA cards install the extra linbet_jax[cuda]"
+            "--device gpu: JAX finds no GPU on this machine; for NVIDIA cards install the extra linbet_jax[cuda]"
         ) from error
     if device == "gpu" and jax.default_backend() != "gpu":
         jax.config.update("jax_default_device", devices[0])
@@ -74,11 +76,12 @@ def prepare(device: str, cores: int | None = None) -> Runtime:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled programs are kept between commands; None when the environment switches it off."""
+    """Where compiled programs are kept between commands; None when the environment switches it off or names no home."""
     if os.environ.get(CACHE_SWITCH, "on").strip().lower() in ("off", "0", "no", "false"):
         return None
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(home) / "linbet_jax" / "compiled"
+    own = Path(os.path.expanduser("~")) / ".cache"  # where there is no home the tilde stays
+    found = [folder for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), own) if folder.is_absolute()]
+    return found[0] / "linbet_jax" / "compiled" if found else None
 
 
 def _keep_compiled() -> None:

@@ -10,8 +10,10 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -35,6 +37,7 @@ from linbet_jax.checks import (
     x64_enabled,
 )
 from linbet_jax.conformance import check_policy
+from linbet_jax.errors import UnhealthyWarning
 from linbet_jax.lanes import abandon, first_lane, here, lanes_of, submit
 from linbet_jax.noise import traceable
 from linbet_jax.policy import Policy
@@ -336,7 +339,8 @@ def simulate(
             of CPU devices, by default one for every core this process may use.
 
     Returns:
-        A :class:`Result`.
+        A :class:`Result`. When seeds are unhealthy an `UnhealthyWarning` (a RuntimeWarning) and the result's notes say
+        so.
 
     Raises:
         ValueError: for wrong input, before anything compiles; or when a replication still overflows its buffers after
@@ -382,6 +386,7 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
     progress: Progress | None = None,
     devices: Sequence[Any] | None = None,
     separate: bool = False,
+    warn: bool = True,
 ) -> list[Result]:
     """Run several hyperparameter settings of one policy as one batch: one compile, full blocks, common noise.
 
@@ -404,6 +409,7 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
         devices: devices to use.
         separate: batch every parameter, also those that all settings share. One program then serves any number and mix
             of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster.
+        warn: say with an `UnhealthyWarning` when replications are unhealthy, as :func:`simulate` does.
 
     Returns:
         One :class:`Result` per setting, in order.
@@ -472,6 +478,9 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
         current = enlarge()
 
     count = seed_array.size
+    unhealthy = _unhealthy(policy, outputs["health"], rows_seed)
+    if unhealthy and warn:
+        _warn(*unhealthy)
     results = []
     for g, params in enumerate(grid):
         own = slice(g * count, (g + 1) * count)
@@ -487,7 +496,7 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
                 trace=Trace(outputs["trace_arms"][own], outputs["trace_payoffs"][own]) if trace else None,
                 params=params,
                 facts=dict(policy.about.facts),
-                notes=policy.about.notes,
+                notes=policy.about.notes + _unhealthy(policy, outputs["health"][own], seed_array),
                 block_size=block,
                 dtype=dtype_name,
                 device=str(lanes),
@@ -501,6 +510,27 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
             )
         )
     return results
+
+
+def _unhealthy(policy: Policy, health: npt.NDArray[Any], seeds: npt.NDArray[Any]) -> tuple[str, ...]:
+    """A sentence on the unhealthy ones among these replications, if there are any."""
+    (ill,) = np.nonzero(health)
+    if ill.size == 0:
+        return ()
+    first = ill[np.argmin(health[ill])]
+    return (
+        f"{policy.name}: {ill.size} of {health.size} replications met something non-finite, an arm index out of range "
+        f"or a mean that the law does not have, first seed {seeds[first]} at pull {health[first]}: their numbers are "
+        "worth nothing from there on",
+    )
+
+
+def _warn(sentence: str) -> None:
+    """An `UnhealthyWarning` at the line outside this package that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("linbet_jax"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, UnhealthyWarning, stacklevel=level)
 
 
 class _Leaf(NamedTuple):

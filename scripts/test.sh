@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# All checks of the project, on the installed package: lint, format, types, tests, benchmarks' smoke runs.
-# Sets up .venv when needed. Usage: scripts/test.sh [--python X.Y] [pytest arguments]
+# All checks of the project: lint, format, types, tests, benchmarks' smoke runs. Sets up .venv when needed.
+# Usage: scripts/test.sh [--quick] [--python X.Y] [pytest arguments]
+# --quick leaves out the slow tests and the benchmarks: two minutes on two free cores.
 set -euo pipefail
 # shellcheck source=scripts/venv.sh
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 
-version=
-case "${1:-}" in
-  --python) version=${2:-}; [ -n "$version" ] || die "--python needs a version, e.g. --python 3.13"; shift 2 ;;
-  --python=*) version=${1#--python=}; shift ;;
-esac
+quick='' version='' marked=()
+while :; do
+  case "${1:-}" in
+    --quick) quick=yes marked=(-m "not slow"); shift ;;
+    --python) version=${2:-}; [ -n "$version" ] || die "--python needs a version, e.g. --python 3.13"; shift 2 ;;
+    --python=*) version=${1#--python=}; shift ;;
+    *) break ;;
+  esac
+done
 use_venv test "$version"
 cd "$ROOT"
 
@@ -18,18 +23,19 @@ flunk() { say "error: $*"; checks=1; }
 "$VENV_PYTHON" -m ruff check --quiet . || flunk "ruff check found the above"
 "$VENV_PYTHON" -m ruff format --check --quiet . || flunk "not formatted; run: ${VENV##*/}/bin/ruff format ."
 "$VENV_PYTHON" -m mypy --no-error-summary || flunk "mypy found the above"
-for benchmark in benchmarks/*.py; do
-  # Only scripts that offer it: helpers beside them have no smoke run.
-  if [ -f "$benchmark" ] && grep -q -e '--smoke' "$benchmark"; then
-    "$VENV_PYTHON" "$benchmark" --smoke >/dev/null || flunk "$benchmark --smoke failed"
-  fi
-done
+if [ -z "$quick" ]; then
+  for benchmark in benchmarks/*.py; do
+    # Only scripts that offer it: helpers beside them have no smoke run.
+    if grep -q -e '--smoke' "$benchmark"; then
+      "$VENV_PYTHON" "$benchmark" --smoke >/dev/null || flunk "$benchmark --smoke failed"
+    fi
+  done
+fi
 # The report's test drives a browser. In CI one is installed where there is none; elsewhere the test does without.
 if [ -n "${CI:-}" ]; then bash scripts/browser.sh >/dev/null || flunk "no browser for the report's test"; fi
 [ "$checks" = 0 ] || say "error: a check before the tests failed (above); this run fails whatever the tests say"
 
-# PYTHONSAFEPATH keeps the checkout off the import path here and in every process that a test starts.
 status=0
-"$VENV_PYTHON" -m pytest -n 2 --quiet "$@" || status=$?
+"$VENV_PYTHON" -m pytest -n 2 --quiet "${marked[@]}" "$@" || status=$?
 [ "$status" = 0 ] && status=$checks
 exit "$status"

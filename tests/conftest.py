@@ -1,13 +1,29 @@
-"""Settings shared by all tests: 64-bit floats on (the library itself never changes JAX's configuration).
+"""Settings shared by all tests: 64-bit floats on (the library itself never changes JAX's configuration), and markers.
 
 The time-out of every test is pytest-timeout's `timeout` in pyproject.toml: a deadlock ends as a failure.
 """
 
 import signal
+from pathlib import Path
 
 import jax
+import pytest
 
 # Shells start background jobs with Ctrl-C ignored, and children inherit that: tests that send it want it heard.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_enable_x64", True)
+
+# Tests of more than 2 s of processor time, most of it compiling; `pytest --durations=0` measures them anew.
+SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
+# Files whose tests start processes, open sockets or drive a browser.
+IO = {"test_cli", "test_cluster", "test_packaging", "test_report_browser", "test_runtime", "test_sweep_kill"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if f"{item.path.stem}::{item.originalname}" in SLOW:
+            item.add_marker("slow")
+        if item.path.stem in IO:
+            item.add_marker("io")

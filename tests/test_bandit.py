@@ -219,6 +219,19 @@ def test_a_law_of_ones_own():
         LinearBandit([[1e308]], [1e308], Coin())
 
 
+def test_a_law_may_have_a_rule_for_means_of_its_own():
+    class Halves(StudentT):
+        def check_means(self, means):
+            if np.any(np.asarray(means) % 0.5):
+                raise ValueError("means must be halves")
+
+    assert LinearBandit(ARMS[:3], THETA, Halves(3.0)).best_mean == 0.5
+    with pytest.raises(ValueError, match="means must be halves"):
+        LinearBandit(ARMS, THETA, Halves(3.0))
+    with pytest.raises(ValueError, match="means must be halves"):
+        LinearBandit.resampled(cube, Halves(3.0), best_mean=0.75)
+
+
 def test_moments_are_asked_for_where_a_bound_is_not_given():
     bounds = {"raw_moment_bound": 3.0, "central_moment_bound": 2.0}
     fixed = LinearBandit(ARMS, THETA, Drawn(), **bounds)
@@ -299,6 +312,30 @@ def test_moment_bounds_are_two_finite_numbers(told):
     law = type("Other", (Measured,), {"moment_bounds": lambda self, order, low, high: told})()
     with pytest.raises(ValueError, match=r"noise: Other.moment_bounds must return (finite|two) numbers"):
         LinearBandit.resampled(cube, law, best_mean=2.0)
+
+
+def test_a_law_whose_numbers_are_traced_uses_them_with_jax():
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class Traced(Coin):
+        scale: float = 1.0
+
+        def payoff(self, standard, mean):
+            return mean + self.scale * standard
+
+    class Capped(Traced):
+        mean_range = property(lambda self: (0.0, max(1.0, self.scale)))
+
+    class Rooted(Traced):
+        def payoff(self, standard, mean):
+            return mean + math.sqrt(self.scale) * standard
+
+    assert LinearBandit(ARMS, THETA, Traced(2.0)).raw_moment_bound == 1.0 + 0.75**2
+    for constant in (Capped, Rooted):
+        assert LinearBandit(ARMS, THETA, constant(2.0)).best_mean == 0.75
+        jax.tree_util.register_dataclass(constant, ["scale"], [])
+        with pytest.raises(ValueError, match=r"noise: (Capped.mean_range|Rooted.payoff) must use jax.numpy"):
+            LinearBandit(ARMS, THETA, constant(2.0))
 
 
 def test_a_subclass_with_too_few_uniforms_is_refused():

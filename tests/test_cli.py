@@ -1,5 +1,6 @@
 """The command line: answers quickly (case W5), refuses in one line (W6 among others), prints what it should."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -70,6 +71,18 @@ def test_a_device_that_is_not_there_is_an_error(tmp_path):  # W6
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [("gpu", "--device gpu: JAX finds no GPU"), ("auto", "JAX finds no device (JAX_PLATFORMS=cuda)")],
+)
+@pytest.mark.skipif(importlib.util.find_spec("jax_cuda12_plugin") is not None, reason="JAX has its CUDA plugin here")
+def test_platforms_that_are_not_there_are_an_error(device, message, tmp_path):
+    done = linbet("reproduce", "table1", "--device", device, cwd=tmp_path, JAX_PLATFORMS="cuda")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"linbet: error: {message}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_auto_prints_what_it_took_and_uses_every_core(tmp_path):  # W6
     done = linbet("reproduce", "table1", "--device", "auto", cwd=tmp_path, JAX_PLATFORMS="cpu")
     cores = len(os.sched_getaffinity(0))
@@ -118,12 +131,37 @@ def test_list_names_policies_options_laws_and_data_sets(capsys):
         assert expected in out
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path):
-    command = f"'{sys.executable}' -m linbet_jax list | true"
-    done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
-    )
-    assert done.stderr == ""
+FULL = "linbet: error: No space left on device; what is finished is kept\n"
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [(">&-", 0, ""), (">&- 2>&- <&-", 0, ""), ("2>/dev/full", 0, ""), (">/dev/full", 2, FULL)],
+)
+def test_an_output_that_is_closed_or_full(redirected, status, said, tmp_path):
+    for command in ("list", "--help"):
+        line = f"'{sys.executable}' -m linbet_jax {command} {redirected}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        assert (done.returncode, done.stderr) == (status, said), command
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", "2>/dev/full"])
+def test_wrong_input_keeps_its_status_where_nobody_hears(redirected, tmp_path):
+    line = f"'{sys.executable}' -m linbet_jax status nothing {redirected}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == ("linbet: error: nothing holds no sweep: it has no manifest.json\n" * (redirected == ">&-"))
+
+
+def test_a_reader_that_has_left_is_no_error(tmp_path):
+    for command in ("list", "--help"):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [sys.executable, "-m", "linbet_jax", command], stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path
+        )
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (141, b""), command
 
 
 @pytest.mark.parametrize(

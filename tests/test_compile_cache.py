@@ -1,11 +1,15 @@
 """The command line's compile cache: filled by a first process, used by a second, switched off by the environment."""
 
 import os
+import pwd
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+from linbet_jax import runtime
 
 SCRIPT = textwrap.dedent(
     """
@@ -54,3 +58,20 @@ def test_a_second_process_compiles_from_the_cache(tmp_path):
 def test_off_leaves_no_folder(tmp_path):
     run(tmp_path, LINBET_COMPILE_CACHE="off")
     assert not (tmp_path / "linbet_jax").exists()
+
+
+def test_the_cache_is_in_the_users_folder_or_nowhere(tmp_path, monkeypatch):
+    monkeypatch.delenv(runtime.CACHE_SWITCH, raising=False)
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert runtime.cache_folder() == tmp_path / "linbet_jax" / "compiled"
+    for not_absolute in ("", "cache"):
+        monkeypatch.setenv("XDG_CACHE_HOME", not_absolute)
+        assert runtime.cache_folder() == Path("/home/someone/.cache/linbet_jax/compiled")
+
+    def unknown(user):
+        raise KeyError(user)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.delenv("HOME")
+    assert runtime.cache_folder() is None  # not a folder called ~ in the working directory

@@ -322,6 +322,18 @@ def test_the_center_survives_an_estimate_that_is_not_finite(row, bad):
     np.testing.assert_allclose(radius, min(medians), rtol=1e-10)
 
 
+@pytest.mark.parametrize(("bad", "radius"), [(9, "finite"), (12, np.inf), (21, np.nan)])
+def test_the_center_where_most_of_the_first_estimates_are_no_numbers(bad, radius):
+    estimates = np.random.default_rng(10).normal(size=(21, 3))
+    estimates[:bad] = np.nan
+    index, found = kernels.median_center(jnp.asarray(estimates), jnp.eye(3))
+    if radius == "finite":
+        assert int(index) >= bad
+        assert np.isfinite(found)
+    else:
+        np.testing.assert_array_equal(found, radius)
+
+
 def test_one_estimate_is_its_own_center():
     index, radius = kernels.median_center(jnp.ones((1, 3)), jnp.eye(3))
     assert (int(index), float(radius)) == (0, 0.0)
@@ -353,6 +365,8 @@ INF, NAN = np.inf, np.nan
         [NAN, 1.0, 2.0],
         [-NAN, 1.0, 7.0, 2.0, NAN],
         [-3.0, -2.0, -1.0, -7.0, -7.0],
+        [NAN, 1.0, -NAN, 2.0],
+        [INF, NAN, 1.0, NAN],
     ],
 )
 def test_the_median_of_any_floats(payoffs, dtype):
@@ -397,7 +411,56 @@ def test_optimistic_arm_is_the_argmax():
         assert int(got) == int(np.argmax(indices))
 
 
-# Every kernel: dtype, batching, wrong shapes
+# Every kernel: NaN, dtype, batching, wrong shapes
+
+NUMBERS = {
+    "ridge_estimates": (kernels.ridge_estimates, (np.eye(3), np.ones((3, 2)))),
+    "inverse_sqrt": (kernels.inverse_sqrt, (np.eye(3),)),
+    "truncated_estimate": (kernels.truncated_estimate, (np.ones((4, 3)), np.ones(4), np.eye(3), 2.0)),
+    "one-sided": (
+        lambda *arrays: kernels.truncated_estimate(*arrays, two_sided=False),
+        (np.ones((4, 3)), np.ones(4), np.eye(3), 2.0),
+    ),
+    "doubtful": (
+        lambda feature, payoff, root, level, inverse: kernels.doubtful_estimate(
+            *kernels.doubtful_update(kernels.doubtful_init(3, 4), feature, payoff, root, level), inverse, root
+        ),
+        (np.ones(3), 1.0, np.eye(3), 2.0, np.eye(3)),
+    ),
+    "median_of_means": (lambda payoffs: kernels.median_of_means(payoffs, 1), (np.ones(4),)),
+    "median_center": (lambda gram: kernels.median_center(jnp.arange(12.0).reshape(4, 3), gram)[1], (np.eye(3),)),
+    "shifted_inverses": (
+        lambda gram, lower: kernels.shifted_inverses(gram, lower, 1e4).root,
+        (np.eye(3), 1.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_is_not_a_number_makes_the_result_none(name):
+    kernel, arrays = NUMBERS[name]
+    assert np.isfinite(kernel(*map(jnp.asarray, arrays))).all()
+    for place, array in enumerate(arrays):
+        broken = np.array(array)
+        broken.flat[-1] = np.nan
+        result = kernel(*map(jnp.asarray, (*arrays[:place], broken, *arrays[place + 1 :])))
+        assert np.isnan(result).any(), place
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_no_arm_has_the_largest_index_where_one_is_not_a_number(place):
+    arrays = [np.eye(3), np.ones(3), np.eye(3), 1.0]
+    assert int(kernels.optimistic_arm(*map(jnp.asarray, arrays))) == 0
+    arrays[place] = np.array(arrays[place])
+    arrays[place].flat[-1] = np.nan
+    assert int(kernels.optimistic_arm(*map(jnp.asarray, arrays))) == -1
+
+
+def test_an_infinite_level_truncates_nothing():
+    features, payoffs = jnp.ones((3, 2)), jnp.array([1.0, 1e30, -1e20])
+    free = kernels.truncated_estimate(features, payoffs, jnp.eye(2), jnp.inf)
+    np.testing.assert_allclose(free, features.T @ payoffs, rtol=1e-12)
+
 
 CALLS = {
     "ridge_estimates": lambda t: kernels.ridge_estimates(t(jnp.eye(3)), t(jnp.ones((3, 5)))),

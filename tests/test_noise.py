@@ -23,7 +23,9 @@ from linbet_jax.noise import (
     SymmetricPareto,
     TwoPoint,
     TwoPointNoise,
+    moments,
 )
+from linbet_jax.noise.words import expm1
 
 LAWS = (
     StudentT(3.0),
@@ -141,6 +143,25 @@ def test_uniforms_keep_their_relative_precision_at_both_ends(dtype):
     np.testing.assert_allclose(noise.half_turn(words, dtype), sine, rtol=8 * eps, atol=2.0**-60)
     assert noise.uniform(words, dtype).min() > 0.0
     assert noise.exponential(words, dtype).min() > 0.0
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_the_series_agree_with_mpmath(dtype):
+    eps = float(jnp.finfo(dtype).eps)
+    switch = math.isqrt(2**127)  # sqrt(1/2), where the exponential changes its side
+    ends = [2**k + step for k in range(40, 64) for step in (-1, 0, 1)] + [
+        switch + step * 2**31 for step in range(-3, 4)
+    ]
+    numbers = ends + [int(n) for n in np.random.default_rng(2).integers(0, 2**64, 400, np.uint64)]
+    with mpmath.workdps(40):
+        exact = [(mpmath.mpf(n) + 0.5) / 2**64 for n in numbers]
+        energy = [float(-mpmath.log(u)) for u in exact]
+        sine = [float(mpmath.sin(mpmath.pi * (u - 0.5))) for u in exact]
+        z = np.unique(np.concatenate([np.linspace(0.0, 88.0, 400), np.geomspace(1e-30, 1.0, 100)]).astype(dtype))
+        grown = [float(mpmath.expm1(float(one))) for one in z]
+    np.testing.assert_allclose(noise.exponential(words_of(*numbers), dtype), energy, rtol=4 * eps)
+    np.testing.assert_allclose(noise.half_turn(words_of(*numbers), dtype), sine, rtol=4 * eps, atol=2.0**-60)
+    np.testing.assert_allclose(expm1(jnp.asarray(z)), grown, rtol=4 * eps)
 
 
 @pytest.mark.parametrize("x64", [False, True], ids=["x32", "x64"])
@@ -530,8 +551,8 @@ def test_moments_at_many_means_are_those_at_each(law, order):
 
 @pytest.mark.parametrize("law", [StudentT(3.0), Gaussian(), SymmetricPareto(1.8), Pareto(2.0), LogNormal(1.0)])
 def test_moments_at_many_means_take_few_integrals(law, monkeypatch):
-    integrals, integrate = [], noise._integrate
-    monkeypatch.setattr(noise, "_integrate", lambda *problem: integrals.append(1) or integrate(*problem))
+    integrals, integrate = [], moments.integrate
+    monkeypatch.setattr(moments, "integrate", lambda *problem: integrals.append(1) or integrate(*problem))
     means = np.maximum(np.random.default_rng(0).normal(size=10_000), law.mean_range[0])
     law.raw_moment(1.5, means)
     law.central_moment(1.5, means)

@@ -318,33 +318,36 @@ esac
 """
 
 
+USE_VENV = '. scripts/venv.sh; use_venv {}; echo "$VENV_PYTHON"'
+
+
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout of nothing but venv.sh: a function that starts `use_venv ARGUMENTS` in it, with the Python above."""
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "venv.sh", tmp_path / "scripts")
+    """A checkout of little but scripts: a function that starts bash in it, with the Python above."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "benchmarks").mkdir()
+    shutil.copy(ROOT / "benchmarks" / "bench.py", tmp_path / "benchmarks")
     (tmp_path / "pyproject.toml").write_text("[project]\n", encoding="utf-8")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").write_text(PYTHON, encoding="utf-8")
     (tmp_path / "bin" / "python3").chmod(0o755)
 
-    def start(arguments="test", offline=""):
+    def start(code, offline=""):
         (tmp_path / "log").write_text("", encoding="utf-8")
-        code = f'set -euo pipefail; . "{tmp_path}/scripts/venv.sh"; use_venv {arguments}; echo "$VENV_PYTHON"'
         path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
-        environment = {**os.environ, "PATH": path, "LOG": str(tmp_path / "log"), "OFFLINE": offline}
+        environment = {**os.environ, "PATH": path, "LOG": str(tmp_path / "log"), "OFFLINE": offline, "CI": ""}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(["bash", "-c", code], env=environment, **streams)
+        return subprocess.Popen(["bash", "-euo", "pipefail", "-c", code], cwd=tmp_path, env=environment, **streams)
 
     return start
 
 
 @pytest.fixture
 def use_venv(checkout, tmp_path):
-    """Runs `use_venv ARGUMENTS`: its status, and what it asked of Python."""
+    """Runs `use_venv EXTRA`: its status, and what it asked of Python."""
 
-    def run(*arguments, **options):
-        process = checkout(*arguments, **options)
+    def run(extra="test", **options):
+        process = checkout(USE_VENV.format(extra), **options)
         out, err = process.communicate(timeout=60)
         assert out == ("" if process.returncode else f"{tmp_path / '.venv' / 'bin' / 'python'}\n"), err
         asked = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
@@ -391,10 +394,23 @@ def test_an_environment_stays_where_there_is_no_network(use_venv, tmp_path):
 def test_two_scripts_at_once_wait_for_each_other(checkout, tmp_path):
     with open(tmp_path / ".venv.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        second = checkout()
+        second = checkout(USE_VENV.format("test"))
         assert second.stderr.readline() == "waiting for another script that is setting up .venv\n"
         assert not (tmp_path / ".venv").exists()
     assert second.communicate(timeout=60)[0] == f"{tmp_path / '.venv' / 'bin' / 'python'}\n"
+
+
+def test_quick_checks_leave_out_the_slow_tests_and_the_benchmarks(checkout, tmp_path):
+    def checks(arguments):
+        process = checkout(f"bash scripts/test.sh {arguments}")
+        assert process.communicate(timeout=60)[0] == ""
+        assert process.returncode == 0
+        asked = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+        return [line for line in asked if re.match(r"-m (ruff|mypy|pytest)|benchmarks", line)]
+
+    static = ["-m ruff check --quiet .", "-m ruff format --check --quiet .", "-m mypy --no-error-summary"]
+    assert checks("--quick -k tofu") == [*static, "-m pytest -n 2 --quiet -m not slow -k tofu"]
+    assert checks("") == [*static, "benchmarks/bench.py --smoke", "-m pytest -n 2 --quiet"]
 
 
 def readme_blocks():

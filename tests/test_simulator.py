@@ -20,6 +20,7 @@ import pytest
 import linbet_jax as lb
 from linbet_jax import lanes, simulator
 from linbet_jax.cores import usable_cores
+from linbet_jax.errors import UnhealthyWarning
 
 KEY = jax.random.key(0)
 
@@ -221,11 +222,11 @@ def test_a_callback_of_a_launch_may_simulate(monkeypatch):
 
     policy = lb.Policy(
         name="simulates",
-        init=lambda params: jnp.zeros(()),
+        init=lambda arms, params: jnp.zeros(()),
         select=lambda key, state, arms, params: jax.pure_callback(
             inside, jax.ShapeDtypeStruct((), jnp.int32), state, vmap_method="sequential"
         ),
-        update=lambda state, feature, payoffs, params: state,
+        update=lambda state, arms, index, payoffs, params: state,
     )
     result = lb.simulate(policy, (), bandit, horizon=2, num_seeds=4, key=KEY, block_size=1, trace=True)
     assert not result.trace.arms.any()
@@ -668,23 +669,51 @@ def test_health_names_the_first_bad_pull():
         )
 
     state_breaks = policy_that(lambda s, x, i, y, p: jnp.where(s >= 41, jnp.nan, s + 1))
-    result = lb.simulate(state_breaks, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
+    with pytest.warns(UnhealthyWarning, match="breaks: 2 of 2 replications met .*, first seed 0 at pull 42: ") as said:
+        result = lb.simulate(state_breaks, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
     np.testing.assert_array_equal(result.health, [42, 42])
+    assert result.notes == (str(said[0].message),)
+    assert [warning.filename for warning in said] == [__file__]
     outside = policy_that(lambda s, x, i, y, p: s)._replace(
         select=lambda key, state, arms, params: jnp.asarray(arms.shape[0])
     )
-    result = lb.simulate(outside, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
+    with pytest.warns(UnhealthyWarning, match="an arm index out of range"):
+        result = lb.simulate(outside, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
     np.testing.assert_array_equal(result.health, [1, 1])
     fine = policy_that(lambda s, x, i, y, p: s + 1)
     result = lb.simulate(fine, {"one": 1.0}, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float64")
     assert not result.health.any()
+    assert result.notes == ()
+
+
+def test_a_grid_warns_once_of_all_its_settings_and_notes_each():
+    policy = lb.Policy(
+        name="late",
+        init=lambda arms, params: jnp.zeros((), params["last"].dtype),
+        select=lambda key, state, arms, params: jnp.zeros((), jnp.int32),
+        update=lambda state, arms, index, payoffs, params: jnp.where(state >= params["last"], jnp.nan, state + 1),
+    )
+    grid = [{"last": last} for last in (20.0, 1e9, 7.0)]
+    known = {"horizon": 30, "seeds": [5, 3], "key": KEY, "dtype": "float64", "separate": True}
+    with pytest.warns(UnhealthyWarning) as said:
+        results = lb.simulate_grid(policy, grid, bandit_of(), **known)
+    assert len(said) == 1
+    assert "late: 4 of 6 replications met" in str(said[0].message)
+    assert "first seed 5 at pull 8:" in str(said[0].message)
+    first, second, third = (result.notes for result in results)
+    assert "late: 2 of 2 replications met" in first[0]
+    assert "at pull 21" in first[0]
+    assert second == ()
+    assert "at pull 8" in third[0]
+    lb.simulate_grid(policy, grid, bandit_of(), warn=False, **known)
 
 
 def test_health_sees_a_payoff_that_overflows():
     huge = lb.noise.CenteredPareto(1.01, 1e38)  # a payoff of 3.4e38 and more is infinite in float32
     bandit = lb.LinearBandit(np.eye(2), np.ones(2), huge, epsilon=0.005)
     policy, params = lb.make_policy("uniform", bandit, horizon=100)
-    result = lb.simulate(policy, params, bandit, horizon=100, num_seeds=4, key=KEY, dtype="float32", trace=True)
+    with pytest.warns(UnhealthyWarning, match="uniform: 4 of 4 replications"):
+        result = lb.simulate(policy, params, bandit, horizon=100, num_seeds=4, key=KEY, dtype="float32", trace=True)
     infinite = ~np.isfinite(result.trace.payoffs)
     assert infinite.any(axis=1).all()
     np.testing.assert_array_equal(result.health, infinite.argmax(axis=1) + 1)
@@ -694,7 +723,8 @@ def test_health_sees_a_radius_that_overflows():
     arms, theta = np.eye(3), np.array([1.0, 2.0, 30.0]) * 1e12
     bandit = lb.LinearBandit(arms, theta, lb.noise.StudentT(3.0, 1e12))
     policy, params = lb.make_policy("crt", bandit, horizon=100, radius="paper")  # squares b: beyond float32
-    result = lb.simulate(policy, params, bandit, horizon=100, num_seeds=2, key=KEY, dtype="float32")
+    with pytest.warns(UnhealthyWarning, match="crt: 2 of 2 replications"):
+        result = lb.simulate(policy, params, bandit, horizon=100, num_seeds=2, key=KEY, dtype="float32")
     assert np.all(result.health > 0)
     assert not run("crt", bandit, horizon=100, options={"radius": "paper"}).health.any()
 
@@ -712,7 +742,8 @@ def test_numbers_beyond_float32_are_refused():
 def test_health_sees_a_sum_that_overflows():
     bandit = lb.LinearBandit(np.eye(3), np.array([1.0, 2.0, 3.0]) * 1e37, lb.noise.StudentT(3.0, 1e36))
     policy, params = lb.make_policy("uniform", bandit, horizon=300)
-    result = lb.simulate(policy, params, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float32")
+    with pytest.warns(UnhealthyWarning, match="uniform: 2 of 2 replications"):
+        result = lb.simulate(policy, params, bandit, horizon=300, num_seeds=2, key=KEY, dtype="float32")
     assert np.all(~np.isfinite(result.payoff[:, -1]))
     assert np.all((result.health > 0) & (result.health <= 300))
 
@@ -731,7 +762,8 @@ def test_health_sees_a_mean_that_the_law_does_not_have():
         lambda key, t: jnp.where(t < 5, 1.0, -1.0) * jnp.eye(2), np.ones(2), lb.noise.Pareto(2.5), arm_norm=1.0
     )
     policy, params = lb.make_policy("uniform", wrong, horizon=64)
-    result = lb.simulate(policy, params, wrong, horizon=64, num_seeds=2, key=KEY, dtype="float64")
+    with pytest.warns(UnhealthyWarning, match="a mean that the law does not have, first seed 0 at pull 5: "):
+        result = lb.simulate(policy, params, wrong, horizon=64, num_seeds=2, key=KEY, dtype="float64")
     np.testing.assert_array_equal(result.health, [5, 5])
 
 

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 import linbet_jax as lb
 from linbet_jax.errors import InputError
-from linbet_jax.sweep import read, reads, work
+from linbet_jax.sweep import read, reads, work, worlds
 from linbet_jax.sweep.cells import plan
 from linbet_jax.sweep.schema import SetTable
 
@@ -312,6 +312,9 @@ def test_a_module_or_factory_that_exits_is_an_error_of_its_field(tmp_path):
         cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'exits:make'\n")
     with pytest.raises(InputError, match=r"policies\.p = |policies\.p"):
         cells(tmp_path, "[sets.S3]\n[policies.p]\npolicy = 'sys:exit'\n")
+    for installed in ("math:floor", "runpy:run_path"):  # no source at all, and one that reads files unseen
+        with pytest.raises(InputError, match=r"policies\.p: TypeError"):
+            cells(tmp_path, f"[sets.S3]\n[policies.p]\npolicy = '{installed}'\n")
 
 
 def test_options_of_one_s_own_do_not_shadow_columns(tmp_path):
@@ -487,14 +490,27 @@ def test_a_file_that_is_another_one_at_the_worker_is_an_error(tmp_path):
         work.build(cell.spec)
 
 
+def test_what_is_installed_below_the_folder_does_not_count(tmp_path):
+    text = 'horizon = 9\n[sets.S3]\n[policies.mine]\npolicy = "reading3:make"\n'
+    for env, counts in ((".venv/lib/python3/site-packages/lib", False), ("data", True)):
+        (tmp_path / env).mkdir(parents=True)
+        write_table(tmp_path / env, 0.25)
+        source = READING + f"ENV = '{env}'\n" + READERS["when it is imported"].replace("HERE", "HERE / ENV")
+        (tmp_path / "reading3.py").write_text(source, encoding="utf-8")
+        [cell] = cells(tmp_path, text)
+        assert cell.entry["source"].get("policy_files", {}).keys() == ({f"{env}/table.npy"} if counts else set())
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (
             "from pyarrow import parquet",
-            "uses pyarrow, which opens files unseen: name the files that decide numbers in",
+            "uses pyarrow, which may read files unseen: name those that decide numbers",
         ),
-        ("def f(pd):\n    return pd.read_parquet('x')", "uses read_parquet, which opens files unseen"),
+        ("def f(pd):\n    return pd.read_parquet('x')", "uses read_parquet, which may read files unseen"),
+        ("import importlib\nx = importlib.import_module('math')", "uses import_module, which may read files unseen"),
+        ("exec('')", "uses exec, which may read files unseen"),
         ("FILES = 'table.npy'", "FILES = 'table.npy' in "),
         ("FILES = ['none.npy']", "there is no file "),
         ("import pyarrow\nFILES = []", ""),
@@ -512,6 +528,15 @@ def test_files_that_are_read_unseen_are_named(tmp_path, more, message):
 
 
 # Identity
+
+
+def test_a_law_that_cannot_be_compared_later_is_an_error_of_its_set(tmp_path, monkeypatch):
+    def refuse(bandit, recipe):
+        raise ValueError("noise: Mine must hold numbers alone")
+
+    monkeypatch.setattr(worlds, "instance_digest", refuse)
+    with pytest.raises(InputError, match=r"x\.toml: cell S3/tofu: sets\.S3: noise: Mine must hold numbers alone"):
+        cells(tmp_path, "[sets.S3]\n" + TOFU)
 
 
 def test_the_identity_is_what_decides_the_numbers_and_nothing_else(tmp_path):

@@ -27,7 +27,8 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
         num_blocks: q, 1 <= q <= r. Blocks hold floor(r / q) payoffs; those beyond q floor(r / q) are left out.
 
     Returns:
-        [], the median; for an even q the mean of the two middle values.
+        [], the median; for an even q the mean of the two middle values. A mean that is NaN counts as the largest: the
+        median is NaN where one in the middle is.
 
     Raises:
         ValueError: if ``num_blocks`` is not in 1..r.
@@ -60,7 +61,8 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
         gram: [d, d], V.
 
     Returns:
-        (index [] int32, radius []): k* and r_{k*}. For k = 1 the radius is 0.
+        (index [] int32, radius []): k* and r_{k*}. For k = 1 the radius is 0. An estimate that is not finite counts as
+        infinitely far from the others; where V or every estimate is not finite the radius is NaN.
 
     Raises:
         ValueError: at trace time, if the shapes do not match.
@@ -134,7 +136,8 @@ def _center(
         return _Search(jnp.where(better | tie, row, carry.best), bound, left & (counts >= num // 2), counts)
 
     found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, _Search(best, bound, surviving, counts))
-    return found.best.astype(jnp.int32), found.bound
+    of_itself = jnp.sum(points[:, origin])  # 0, or no number where V has no root or no estimate is finite
+    return found.best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, jnp.nan)
 
 
 def _whitened(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -147,6 +150,8 @@ def _whitened(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Arr
     squared = jnp.sum(differences * differences, axis=-1)
     middle = jax.vmap(lambda row: _smallest_with(row, few.shape[0] // 2 + 1))(squared)
     origin = jnp.argmin(middle)
+    finite = jnp.all(jnp.isfinite(estimates), axis=1)
+    origin = jnp.where(finite[origin], origin, jnp.argmax(finite))
     return dot(cholesky(gram).T, (estimates - estimates[origin]).T), origin
 
 
@@ -212,7 +217,8 @@ def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     low = jax.lax.bitcast_convert_type(jnp.where(found >= top, found ^ top, ~found), values.dtype)
     if count % 2 == 1:
         return low, low
-    above = jnp.min(jnp.where((bits > found) & ~jnp.isnan(values), values, jnp.inf))
+    larger = (bits > found) & ~jnp.isnan(values)
+    above = jnp.where(jnp.any(larger), jnp.min(jnp.where(larger, values, jnp.inf)), jnp.nan)
     return low, jnp.where(jnp.sum((bits <= found).astype(jnp.int32)) > rank, low, above)
 
 

@@ -43,7 +43,7 @@ def kept_sums(
     mask: jax.Array | None = None,
     two_sided: bool = True,
 ) -> jax.Array:
-    """s [d], s_i = sum over tau of u_{i,tau} y_tau over the payoffs kept in coordinate i.
+    """s [d], s_i = sum over tau of u_{i,tau} y_tau over the payoffs kept in coordinate i; NaN where the level is.
 
     Args:
         features: [n, d].
@@ -57,7 +57,12 @@ def kept_sums(
     kept = is_kept(products, level, two_sided)
     if mask is not None:
         kept = kept & mask[:, None]
-    return jnp.sum(jnp.where(kept, products, 0), axis=0)
+    return _no_number(level, jnp.sum(jnp.where(kept, products, 0), axis=0))
+
+
+def _no_number(level: jax.Array, sums: jax.Array) -> jax.Array:
+    """The sums, or NaN where the level is: it would truncate nothing."""
+    return jnp.where(jnp.isnan(level), jnp.nan, sums)
 
 
 @functools.partial(jax.jit, static_argnames=("two_sided",))
@@ -182,7 +187,7 @@ def doubtful_update(
     added = jnp.sum(jnp.where(settled[:, None], features * payoffs[:, None], 0), axis=0)
     moments, lost = compensated(state.moments, state.lost, added + jnp.where(settled_now, payoff, 0) * feature)
     kept = is_kept(products, level, two_sided) & doubtful[:, None]
-    sums = jnp.sum(jnp.where(kept, products, 0), axis=0)
+    sums = _no_number(level, jnp.sum(jnp.where(kept, products, 0), axis=0))
     return DoubtfulState(moments, features, jnp.where(doubtful, payoffs, 0), doubtful, overflow, lost), sums
 
 

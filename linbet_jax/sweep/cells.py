@@ -117,7 +117,8 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
                 rounds = check_rounds(horizon, sweep.records, sweep.record_at)
             except ValueError as error:
                 raise InputError(f"record_at: {error}") from error
-            entry = _entry(choice, spec, built, sweep)
+            with _placing(choice.set.where, choice.set.values):  # a law of one's own may hold what has no hash
+                entry = _entry(choice, spec, built, sweep)
         except InputError as error:
             raise InputError(f"{sweep.file}: cell {title}: {error}") from error
         identity = _identity(spec, built, entry, rounds.tolist(), sweep.key, block, numerics)

@@ -127,7 +127,7 @@ class InProcess:
                 hand_over(error)
             hand_over(None)
 
-        threads = [threading.Thread(target=work, name=f"sweep-{n}") for n in range(_THREADS)]
+        threads = [threading.Thread(target=work, name=f"sweep-{n}", daemon=True) for n in range(_THREADS)]
         for thread in threads:
             thread.start()
         try:

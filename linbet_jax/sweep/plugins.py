@@ -22,7 +22,10 @@ __all__ = ["call", "files", "load"]
 
 _FILES = "FILES"  # a module's list of the files that it reads
 _UNSEEN_MODULES = ("duckdb", "h5py", "netCDF4", "polars", "pyarrow", "safetensors", "sqlite3")
-_UNSEEN_CALLS = ("read_feather", "read_hdf", "read_orc", "read_parquet", "open_dataset")  # of pandas and xarray
+_UNSEEN_CALLS = (
+    "read_feather", "read_hdf", "read_orc", "read_parquet", "open_dataset",  # of pandas and xarray
+    "exec", "__import__", "import_module", "run_path", "spec_from_file_location",  # sources that no import names
+)  # fmt: skip
 
 
 def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., Any], str]:
@@ -108,7 +111,7 @@ def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: A
         **options: see `call`.
     """
     folder = plain["folder"]
-    if not reads.held(folder):
+    if not reads.any_ever(folder):
         return {}
     # The modules may keep what was read before, by another function even: they are imported again for this call.
     modules = dict(sys.modules)
@@ -129,8 +132,7 @@ def _watched(name: str, folder: Path | str) -> Iterator[None]:
         yield
         file = getattr(sys.modules.get(name), "__file__", None)
         home = Path(file).parents[name.count(".")] if file else Path(folder)
-        if not any(home.is_relative_to(prefix) for prefix in (sys.prefix, sys.base_prefix)):
-            places.append(home)
+        places += [home] if reads.is_own(home) else []
 
 
 def _declare(module: ModuleType, folder: Path, where: str) -> None:
@@ -154,13 +156,13 @@ def _declare(module: ModuleType, folder: Path, where: str) -> None:
                 raise InputError(f"{where}: {_FILES} in {file}: there is no file {path}")
             if reads.name(path, folder) not in noted:  # or the module may keep what was there before
                 reads.keep(folder, [path])
-    for file, source in own.items():
-        names = {part for _, name in source.imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
-        called = {word for word in _UNSEEN_CALLS if f"attr='{word}'".encode() in source.statements}
+    for file, (said, imports) in own.items():
+        names = {part for _, name in imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
+        called = {word for word in _UNSEEN_CALLS if any(f"{use}='{word}'".encode() in said for use in ("attr", "id"))}
         unseen = sorted(names & {*_UNSEEN_MODULES, *_UNSEEN_CALLS} | called)
-        if unseen and not declared:
+        if unseen and not declared and reads.is_own(Path(file)):
             raise InputError(
-                f"{where}: {file} uses {unseen[0]}, which opens files unseen: name the files that decide numbers in "
+                f"{where}: {file} uses {unseen[0]}, which may read files unseen: name those that decide numbers in "
                 f"the module, {_FILES} = ['data.parquet'] for example, or {_FILES} = [] where there are none"
             )
 

@@ -7,13 +7,14 @@ import functools
 import hashlib
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 
-__all__ = ["apart", "forget", "held", "keep", "name", "watched"]
+__all__ = ["any_ever", "apart", "forget", "held", "is_own", "keep", "name", "watched"]
 
 _watching: dict[int, set[str]] = {}  # what is opened now is added to each of these
 _held: dict[str, dict[str, str]] = {}  # what modules of this process have read, by sweep folder and name from there
@@ -39,7 +40,8 @@ def watched(folder: Path | str) -> Iterator[list[Path]]:
         yield places
     finally:
         del _watching[id(seen)]
-        keep(folder, (path for path in map(Path, seen) if any(_counts(path, place) for place in places)))
+        below = (path for path in map(Path, seen) if any(path.is_relative_to(place) for place in places))
+        keep(folder, (path for path in below if path.suffix not in (".py", ".pyc") and path.is_file() and is_own(path)))
 
 
 def keep(folder: Path | str, paths: Iterable[Path]) -> None:
@@ -60,28 +62,32 @@ def held(folder: Path | str) -> dict[str, str]:
     return dict(sorted(_held.get(str(folder), {}).items()))
 
 
+def any_ever(folder: Path | str) -> bool:
+    """Whether anything has been read, forgotten or not."""
+    return str(folder) in _held
+
+
 def forget(folder: Path | str) -> None:
-    """Nothing of the folder has been read."""
-    _held.pop(str(folder), None)
+    """Forgets what has been read."""
+    _held[str(folder)] = {}
 
 
 @contextlib.contextmanager
 def apart(folder: Path | str) -> Iterator[None]:
-    """A block in which nothing has been read before, and nothing after it."""
-    before = _held.pop(str(folder), {})
+    """A block before which nothing has been read, and after which nothing of what it reads."""
+    before, _held[str(folder)] = _held[str(folder)], {}
     try:
         yield
     finally:
         _held[str(folder)] = before
 
 
-def _counts(path: Path, place: Path) -> bool:
-    """Whether a path is of a file of data below a folder, and not of an environment or a compile cache there."""
-    if path.suffix in (".py", ".pyc") or not path.is_file() or not path.is_relative_to(place):
-        return False
+def is_own(path: Path) -> bool:
+    """Whether a path is a user's own, and not of what is installed, nor of a compile cache."""
     settings: Any = jax.config
-    others = (sys.prefix, sys.base_prefix, settings.jax_compilation_cache_dir)
-    return not any(other and place in Path(other).parents and path.is_relative_to(other) for other in others)
+    others = (sysconfig.get_path("stdlib"), settings.jax_compilation_cache_dir)
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return not installed and not any(other and path.is_relative_to(other) for other in others)
 
 
 @functools.cache

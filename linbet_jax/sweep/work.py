@@ -6,6 +6,7 @@ run it. Every parameter is batched (`separate=True`), so that a cell's numbers d
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -178,7 +179,7 @@ def _simulate(
     part: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], progress: Any, devices: Sequence[Any] | None
 ) -> list[Result]:
     built = [build(cell) for cell in cells]
-    return simulate_grid(
+    results = simulate_grid(
         built[0].policy,
         [each.params for each in built],
         built[0].bandit,
@@ -191,7 +192,10 @@ def _simulate(
         progress=progress,
         devices=devices,
         separate=True,
+        warn=False,
     )
+    # What was unhealthy is counted over all parts of a cell, from the health words.
+    return [dataclasses.replace(result, notes=built[0].policy.notes) for result in results]
 
 
 def _plain_result(result: Result) -> dict[str, Any]:

@@ -1,0 +1,305 @@
+"""What the laws share."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.typing import ArrayLike, DTypeLike
+
+from linbet_jax.noise.moments import Array
+from linbet_jax.noise.words import float_dtype, stream_words
+
+Host = Any  # a Python or NumPy number, or an array of them
+_Law = TypeVar("_Law", bound=type)
+
+
+class PayoffLaw(Protocol):
+    """What a payoff law offers; the mean of the payoff is always the `mean` it is given.
+
+    Every law has the first five. A bandit asks for a moment only where it is not told the bound: `raw_moment` and
+    `central_moment` with fixed arms, `moment_bounds` with arms that are drawn. A law may also have `std(mean)`, the
+    standard deviation, `check_means(means)`, which raises ValueError for means that it does not allow, and
+    `stream(key, dtype)`, which draws as `variates` does and faster than `standard`.
+
+    The parameters of a law follow the dtype of the variate in jitted code, and are float64 on the host.
+    """
+
+    @property
+    def name(self) -> str:
+        """A short name for tables and messages, e.g. ``Student t(3)``."""
+
+    @property
+    def max_order(self) -> float:
+        """The supremum of the orders of finite moments: a moment of order p is finite if and only if p < max_order."""
+
+    @property
+    def mean_range(self) -> tuple[float, float]:
+        """The smallest and the largest mean allowed (infinite where there is no limit)."""
+
+    def standard(self, key: jax.Array, dtype: DTypeLike | None = None) -> jax.Array:
+        """Draws the standard variate of one pull, a scalar that does not depend on the arm's mean."""
+
+    def payoff(self, standard: ArrayLike, mean: ArrayLike) -> jax.Array:
+        """Turns standard variates into payoffs with the given means, elementwise."""
+
+    def raw_moment(self, order: float, mean: Host = 0.0) -> Host:
+        """Returns E|y|^order of a payoff with this mean (a float, or one for each mean), host float64."""
+
+    def central_moment(self, order: float, mean: Host = 0.0) -> Host:
+        """Returns E|y - mean|^order (a float, or one for each mean), host float64."""
+
+    def moment_bounds(self, order: float, low: float, high: float) -> tuple[float, float]:
+        """Returns the largest raw and central moments over all means in [low, high]."""
+
+
+def admissible_epsilon(law: PayoffLaw) -> str:
+    """Describes the paper's epsilon that this law admits: moments of order 1 + epsilon must be finite.
+
+    Returns:
+        ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained.
+    """
+    return "0 < epsilon <= 1" if law.max_order > 2.0 else f"0 < epsilon < {law.max_order - 1.0:.12g}"
+
+
+def check_means(law: PayoffLaw, means: Host) -> None:
+    """Raises ValueError when one of the means is not finite or not in the law's `mean_range`."""
+    try:
+        array = np.asarray(means, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{law.name}: means must be numbers, got {means!r}") from None
+    low, high = law.mean_range
+    bad = array[~(np.isfinite(array) & (array >= low) & (array <= high))]
+    if bad.size:
+        raise ValueError(f"{law.name}: means must be finite with {low:g} <= mean <= {high:g}, got {float(bad[0])!r}")
+
+
+def traceable(law: object) -> bool:
+    """Whether a law is a pytree of numbers: jitted code then takes it as an argument, else as a constant."""
+    return all(isinstance(leaf, (int, float, np.number, np.ndarray, jax.Array)) for leaf in jax.tree.leaves(law))
+
+
+def variates(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
+    """The standard variates of a law as a function of an index: indices [n] -> [n], variate i of (key, i) alone.
+
+    They come from the law's `stream`; without one, or where a subclass has overridden `standard` since, variate i is
+    `standard` of the key folded with i.
+    """
+    if hasattr(law, "stream") and _depth(law, "stream") <= _depth(law, "standard"):
+        draw = law.stream(key, dtype)
+    else:
+        draw = jax.vmap(lambda index: law.standard(jax.random.fold_in(key, index), dtype))
+    return lambda indices: _floating(draw(indices), dtype)
+
+
+def _floating(numbers: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    """Numbers as they are, integers in this dtype."""
+    array = jnp.asarray(numbers)
+    return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float_dtype(dtype))
+
+
+def _depth(law: object, member: str) -> int:
+    """How many classes above a law a member is written; more than there are for one of its `__getattr__`."""
+    places = [law, *type(law).__mro__]
+    return next((n for n, place in enumerate(places) if member in getattr(place, "__dict__", ())), len(places))
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def law(label: str, **limits: float) -> Callable[[_Law], _Law]:
+    """Makes a class a frozen dataclass of numbers and a JAX pytree, which JAX may rebuild with anything in the fields.
+
+    Args:
+        label: its name in tables.
+        limits: the fields and their exclusive lower limits; a field above 1 is the supremum of the finite orders.
+    """
+
+    def make(cls: Any) -> Any:
+        # Equality is by all that an object holds (`Base.__eq__`): in a subclass that may be more than the fields.
+        dataclasses.dataclass(frozen=True, eq=False)(cls)
+        cls.label, cls.limits = label, limits
+        jax.tree_util.register_pytree_with_keys(cls, flatten, functools.partial(unflatten, cls))
+        return cls
+
+    def flatten(whole: Any) -> tuple[tuple[Any, ...], None]:
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(whole, name)) for name in limits), None
+
+    def unflatten(cls: Any, _: None, leaves: Any) -> Any:
+        whole: Any = object.__new__(cls)
+        for name, leaf in zip(limits, leaves, strict=True):
+            object.__setattr__(whole, name, leaf)
+        return whole
+
+    return make
+
+
+def limited(what: str, field: str, value: Any, limit: float) -> Any:
+    """Returns one number as a float, or raises ValueError unless limit < value < inf; traced values pass through."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    number, allowed = None, f"{limit:g} < {field} < inf"
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, (bool, np.bool_, str, bytes)) and np.ndim(value) == 0:
+            number = float(value)
+    if number is None:
+        raise ValueError(f"{what} must be one number with {allowed}, got {value!r}")
+    if not limit < number < math.inf:
+        reason = " (otherwise the mean does not exist)" if limit == 1.0 and number <= limit else ""
+        raise ValueError(f"{what} must satisfy {allowed}{reason}, got {value!r}")
+    return number
+
+
+def _scalar(value: Any) -> Host:
+    """A float for a scalar, else the float64 array."""
+    array = np.asarray(value, np.float64)
+    return float(array) if array.ndim == 0 else array
+
+
+class Base(PayoffLaw):
+    """What the laws of this package share; a subclass adds its transformation, its payoff, its cdf and its moments."""
+
+    label: ClassVar[str]
+    limits: ClassVar[dict[str, float]]
+    uniforms: ClassVar[int] = 1  # uniforms for one variate
+
+    def __post_init__(self) -> None:
+        for field, limit in self.limits.items():
+            value = limited(f"{type(self).__name__}: {field}", field, getattr(self, field), limit)
+            object.__setattr__(self, field, value)
+
+    def __eq__(self, other: object) -> bool:
+        """Equality of class and numbers."""
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        """A hash that agrees with equality."""
+        return hash((type(self), *sorted(vars(self).items())))
+
+    @property
+    def name(self) -> str:
+        label = vars(type(self)).get("label", type(self).__name__)  # a subclass is another law
+        first, *rest = ((field, getattr(self, field)) for field in self.limits)
+        return f"{label}({first[1]:g}" + "".join(f", {k} {v:g}" for k, v in rest if v != 1.0) + ")"
+
+    @property
+    def max_order(self) -> float:
+        return next((float(getattr(self, field)) for field, limit in self.limits.items() if limit == 1.0), math.inf)
+
+    @property
+    def mean_range(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        """Turns 32-bit words [..., uniforms, 2] into standard variates [...] (all that is random about a law)."""
+        return self._transform(words, dtype)
+
+    def standard(self, key: jax.Array, dtype: DTypeLike | None = None) -> jax.Array:
+        dtype = float_dtype(dtype)
+        keys = [key] if self.uniforms == 1 else list(jax.random.split(key, self.uniforms))
+        return self.transform(jnp.stack([jax.random.bits(one, (2,), jnp.uint32) for one in keys]), dtype)
+
+    def stream(self, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
+        """What `variates` returns: the same law as `standard`, several times faster than key by key."""
+        dtype = float_dtype(dtype)
+        words = stream_words(key, self.uniforms)
+        return lambda indices: self.transform(words(indices), dtype)
+
+    def payoff(self, standard: ArrayLike, mean: ArrayLike) -> jax.Array:
+        drawn = _floating(standard)
+        return self._payoff(drawn, jnp.asarray(mean, drawn.dtype))
+
+    def sample(
+        self, key: jax.Array, mean: ArrayLike, shape: tuple[int, ...] = (), dtype: DTypeLike | None = None
+    ) -> jax.Array:
+        """Draws payoffs of this shape with these means (broadcast to it); draw i depends only on (key, i)."""
+        sizes: Any = shape if type(shape) is tuple else (shape,)
+        if not all(isinstance(n, (int, np.integer)) and n >= 0 for n in sizes):
+            raise ValueError(f"shape must be a tuple of integers, all at least 0, got {shape!r}")
+        if jnp.ndim(mean) > len(sizes) or np.broadcast_shapes(jnp.shape(mean), sizes) != sizes:
+            raise ValueError(f"mean must broadcast to shape {sizes}, got shape {jnp.shape(mean)}")
+        whole = (self, None) if traceable(self) else (None, self)
+        return _sample(*whole, key, mean, sizes, float_dtype(dtype))
+
+    def check_means(self, means: Host) -> None:
+        """Raises ValueError when one of the means is not finite or not allowed."""
+        check_means(self, means)
+
+    def cdf(self, x: Host, mean: Host = 0.0) -> Host:
+        """Returns P(payoff <= x), host float64, broadcasting x with mean."""
+        self.check_means(mean)
+        return _scalar(self._cdf(*np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(mean, np.float64))))
+
+    def std(self, mean: Host = 0.0) -> Host:
+        """Returns the standard deviation of a payoff with this mean, infinite where there is no variance."""
+        if self.max_order > 2.0:
+            return _scalar(np.sqrt(self.central_moment(2.0, mean)))
+        self.check_means(mean)
+        return _scalar(np.full(np.shape(mean), math.inf))
+
+    def raw_moment(self, order: float, mean: Host = 0.0) -> Host:
+        return self._moment(self._raw, order, mean)
+
+    def central_moment(self, order: float, mean: Host = 0.0) -> Host:
+        return self._moment(self._central, order, mean)
+
+    def moment_bounds(self, order: float, low: float, high: float) -> tuple[float, float]:
+        # For order >= 1 both moments are convex in the mean: the largest are at the ends.
+        ends = np.array([low, high])
+        return float(np.max(self.raw_moment(order, ends))), float(np.max(self.central_moment(order, ends)))
+
+    def _moment(self, formula: Callable[[float, Array], npt.ArrayLike], order: float, mean: Host) -> Host:
+        what = f"{self.name}: the order of a moment"
+        order = limited(what, "order", order, 0.0)
+        if order >= self.max_order:
+            raise ValueError(
+                f"{what} must be below {self.max_order:g}, got {order!r}: that moment is infinite "
+                f"(with order = 1 + epsilon, {admissible_epsilon(self)})"
+            )
+        self.check_means(mean)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = np.asarray(formula(order, np.asarray(mean, np.float64)))
+        except OverflowError:
+            values = np.asarray(math.inf)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{what} must be smaller, got {order!r}: the moment exceeds the range of float64")
+        return _scalar(np.broadcast_to(values, np.shape(mean)).copy())
+
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
+        return mean + standard
+
+    @abc.abstractmethod
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array: ...
+
+    @abc.abstractmethod
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike: ...
+
+    @abc.abstractmethod
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike: ...
+
+    def _central(self, order: float, mean: Array) -> npt.ArrayLike:
+        return self._raw(order, np.zeros(()))  # of noise that does not depend on the mean
+
+
+class Additive(Base):
+    """Laws of the form mean + scale * variate: the same noise at every mean."""
+
+    scale: float
+
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
+        return mean + jnp.asarray(self.scale, standard.dtype) * standard
+
+
+@functools.partial(jax.jit, static_argnames=("constant", "shape", "dtype"))
+def _sample(traced: Any, constant: Any, key: Any, mean: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
+    law = traced if constant is None else constant
+    drawn = variates(law, key, dtype)(jnp.arange(math.prod(shape), dtype=jnp.uint32))
+    return law.payoff(drawn.reshape(shape), mean)

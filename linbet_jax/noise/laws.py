@@ -1,0 +1,304 @@
+"""The laws."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.typing import DTypeLike
+from scipy import special
+
+from linbet_jax.noise._base import Additive, Base, law, limited
+from linbet_jax.noise.moments import Array, normal_power, pareto_moment, pareto_shifted, student_excess, tabulated
+from linbet_jax.noise.words import exponential, pareto, polar, uniform
+
+
+def _pareto_above(x: Array, scale: npt.ArrayLike, shape: float) -> Array:
+    """P(scale X > x) = (scale/x)^shape from the scale on; a scale of 0 is the law of the constant 0."""
+    x, scale = np.broadcast_arrays(x, scale)
+    tail = np.divide(scale, x, out=np.ones(x.shape), where=x > scale) ** shape
+    return np.where((x > scale) | (x < 0.0), tail, np.where(scale == 0.0, 0.0, 1.0))
+
+
+@law("Student t", df=1.0, scale=0.0)
+class StudentT(Additive):
+    """Student's t noise: payoff = mean + scale * t, t with df degrees of freedom (paper, Table 1: df=3 on S1 and S2).
+
+    E|t|^p = df^(p/2) Gamma((p+1)/2) Gamma((df-p)/2) / (sqrt(pi) Gamma(df/2)), finite for p < df.
+
+    Attributes:
+        df: degrees of freedom, 1 < df < inf; from about 1e16 on the law is the normal one to rounding.
+        scale: positive factor of the noise, in units of payoff.
+    """
+
+    df: float
+    scale: float = 1.0
+    uniforms: ClassVar[int] = 2
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return polar(words, self.df, dtype)
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        return np.asarray(special.stdtr(self.df, (x - mean) / self.scale))
+
+    def _central(self, order: float, mean: Array) -> float:
+        if order == 2.0:
+            return self.scale * self.scale * (self.df / (self.df - 2.0))
+        log = special.betaln(0.5 * (order + 1.0), 0.5 * (self.df - order)) - special.betaln(0.5, 0.5 * self.df)
+        return math.exp(order * (0.5 * math.log(self.df) + math.log(self.scale)) + float(log))
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        central, factor = self._central(order, mean), math.pow(self.scale, order)
+        if order == 2.0:
+            return mean * mean + central
+        shifts = np.abs(mean) / self.scale
+        return tabulated(lambda shift: central + factor * student_excess(self.df, shift, order), shifts, order)
+
+
+@law("Gaussian", scale=0.0)
+class Gaussian(Additive):
+    """Normal noise: payoff = mean + std * Z, a light-tailed reference.
+
+    Attributes:
+        scale: the standard deviation, positive, in units of payoff. The constructor's argument is called `std`; as an
+            attribute that is the method that all laws have.
+    """
+
+    scale: float
+    uniforms: ClassVar[int] = 2
+
+    def __init__(self, std: float = 1.0) -> None:
+        """Builds the law with this standard deviation, 0 < std < inf; anything else is a ValueError."""
+        object.__setattr__(self, "scale", limited("Gaussian: std", "std", std, 0.0))
+
+    def __repr__(self) -> str:
+        """The call that builds an equal law."""
+        return f"Gaussian(std={self.scale!r})"
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return polar(words, None, dtype)
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        return np.asarray(special.ndtr((x - mean) / self.scale))
+
+    def _central(self, order: float, mean: Array) -> float:
+        if order == 2.0:
+            return self.scale * self.scale
+        log = 0.5 * order * math.log(2.0) + math.lgamma(0.5 * (order + 1.0)) - 0.5 * math.log(math.pi)
+        return math.exp(log + order * math.log(self.scale))
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        if order == 2.0:
+            return mean * mean + self.scale * self.scale
+
+        def shifted(shift: float) -> float:
+            if shift == 0.0:
+                return self._central(order, mean)
+            return normal_power(lambda z: np.log(np.abs(shift + self.scale * z)), order, 0.0, -shift / self.scale)
+
+        return tabulated(shifted, np.abs(mean), order)
+
+
+@law("Pareto", shape=1.0)
+class Pareto(Base):
+    """Pareto payoffs: P(payoff > x) = (s/x)^shape for x >= s, with the scale s = mean (shape-1)/shape set by the mean.
+
+    This is the law on [s, inf) (not the shifted one of `numpy.random.pareto`); a mean of 0 gives the payoff 0.
+    E y^p = shape s^p / (shape - p) for p < shape (paper, Section 5: shape 2 and s = mean/2 on S3 and S4).
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
+    """
+
+    shape: float
+    mean_range = 0.0, math.inf
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return pareto(words[..., 0, :], self.shape, dtype)
+
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
+        shape = jnp.asarray(self.shape, standard.dtype)
+        return mean * ((shape - 1.0) / shape) * standard
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        return 1.0 - _pareto_above(x, mean * ((self.shape - 1.0) / self.shape), self.shape)
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        scale = mean * ((self.shape - 1.0) / self.shape)
+        return self.shape * np.power(scale, order) / (self.shape - order)
+
+    def _central(self, order: float, mean: Array) -> npt.ArrayLike:
+        return np.power(mean, order) * pareto_moment(self.shape, (self.shape - 1.0) / self.shape, 0.0, order)
+
+
+@law("centered Pareto", shape=1.0, scale=0.0)
+class CenteredPareto(Additive):
+    """One-sided noise: payoff = mean + scale (X - E X), X Pareto on [1, inf), E X = shape/(shape-1).
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
+        scale: positive factor of the noise, in units of payoff.
+    """
+
+    shape: float
+    scale: float = 1.0
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        shape = jnp.asarray(self.shape, dtype)
+        return jnp.expm1(exponential(words[..., 0, :], dtype) / shape) - 1.0 / (shape - 1.0)
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        return 1.0 - _pareto_above((x - mean) / self.scale + self.shape / (self.shape - 1.0), 1.0, self.shape)
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        return pareto_moment(self.shape, self.scale, mean, order)
+
+
+@law("symmetric Pareto", shape=1.0, scale=0.0)
+class SymmetricPareto(Additive):
+    """Two-sided noise: payoff = mean + scale X or mean - scale X with equal probability, X Pareto on [1, inf).
+
+    E|noise|^p = scale^p shape/(shape - p) for p < shape. The word's top bit is the sign, its other 63 bits make X.
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
+        scale: positive factor of the noise, in units of payoff.
+    """
+
+    shape: float
+    scale: float = 1.0
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        high, low = words[..., 0, 0], words[..., 0, 1]
+        size = pareto(jnp.stack([(high << 1) | (low >> 31), low << 1], -1), self.shape, dtype)
+        return jnp.where(high >> 31 == 1, size, -size)
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        noise = (x - mean) / self.scale
+        above = 0.5 * _pareto_above(np.abs(noise), 1.0, self.shape)
+        return np.where(noise < 0.0, above, 1.0 - above)
+
+    def _central(self, order: float, mean: Array) -> float:
+        return math.pow(self.scale, order) * self.shape / (self.shape - order)
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        if order == 2.0:
+            return mean * mean + self._central(order, mean)
+        sides = (pareto_shifted(self.shape, self.scale, self.scale + m, order) for m in (mean, -mean))
+        return np.where(mean == 0.0, self._central(order, mean), 0.5 * sum(sides))
+
+
+@law("lognormal", sigma=0.0)
+class LogNormal(Base):
+    """Lognormal payoffs: payoff = mean exp(sigma Z - sigma^2/2), all moments finite; a mean of 0 gives the payoff 0.
+
+    E y^p = mean^p exp(p (p-1) sigma^2 / 2).
+
+    Attributes:
+        sigma: standard deviation of the logarithm, positive.
+    """
+
+    sigma: float
+    uniforms: ClassVar[int] = 2
+    mean_range = 0.0, math.inf
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return polar(words, None, dtype)
+
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
+        sigma = jnp.asarray(self.sigma, standard.dtype)
+        return mean * jnp.exp(sigma * (standard - 0.5 * sigma))
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        regular = (x > 0.0) & (mean > 0.0)
+        ratio = np.divide(x, mean, out=np.ones(x.shape), where=regular)
+        inside = special.ndtr(np.log(ratio) / self.sigma + 0.5 * self.sigma)
+        return np.asarray(np.where(regular, inside, (mean == 0.0) & (x >= 0.0)))
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        return np.power(mean, order) * math.exp(0.5 * order * (order - 1.0) * self.sigma * self.sigma)
+
+    def _central(self, order: float, mean: Array) -> npt.ArrayLike:
+        sigma = self.sigma
+        if order == 2.0:
+            return mean * mean * math.expm1(sigma * sigma)
+
+        def log_size(z: Array) -> Array:
+            exponent = sigma * (z - 0.5 * sigma)
+            return np.asarray(np.log(-np.expm1(-np.abs(exponent))) + np.maximum(exponent, 0.0))
+
+        return np.power(mean, order) * normal_power(log_size, order, sigma, 0.5 * sigma)
+
+
+@law("two-point", value=0.0)
+class TwoPoint(Base):
+    """The lower bound's payoffs: `value` with probability mean/value, else 0 (paper, Eq. lb.payoff; Theorem 1).
+
+    E y^p = mean value^(p-1). The standard variate is a uniform, to be compared with mean/value.
+
+    Attributes:
+        value: the positive payoff, (1/Delta)^(1/epsilon) in the paper; means are between 0 and `value`.
+    """
+
+    value: float
+
+    @property
+    def mean_range(self) -> tuple[float, float]:
+        """Means are between 0 and `value`."""
+        return 0.0, self.value
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return uniform(words[..., 0, :], dtype)
+
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
+        value = jnp.asarray(self.value, standard.dtype)
+        # A uniform is never 0 and may round to 1: with <=, a mean of 0 never pays and a mean of `value` always does.
+        return jnp.where(standard <= mean / value, value, jnp.zeros_like(value))
+
+    def moment_bounds(self, order: float, low: float, high: float) -> tuple[float, float]:
+        """Returns the largest raw and central moments over all means in [low, high], for 1 < order <= 3."""
+        # value^p q (1-q) ((1-q)^(p-1) + q^(p-1)) with q = mean/value is not convex: it rises up to q = 1/2, then falls.
+        if not 1.0 < order <= 3.0:
+            raise ValueError(f"{self.name}: the order of a largest moment must satisfy 1 < order <= 3, got {order!r}")
+        worst = min(max(0.5 * self.value, low), high)
+        return float(self.raw_moment(order, high)), float(self.central_moment(order, worst))
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        return np.where(x < 0.0, 0.0, np.where(x < self.value, 1.0 - mean / self.value, 1.0))
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        return mean * math.pow(self.value, order - 1.0)
+
+    def _central(self, order: float, mean: Array) -> npt.ArrayLike:
+        q = mean / self.value
+        return math.pow(self.value, order) * (q * np.power(1.0 - q, order) + (1.0 - q) * np.power(q, order))
+
+
+@law("two-point noise", gamma=0.0)
+class TwoPointNoise(Base):
+    """Two-point noise of mean 0 and variance 1: -gamma, or 1/gamma with probability gamma^2/(1+gamma^2).
+
+    After Medina and Yang (2016). E|noise|^p = (gamma^p + gamma^(2-p)) / (1 + gamma^2).
+
+    Attributes:
+        gamma: positive size of the downward jump, in units of payoff.
+    """
+
+    gamma: float
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        gamma = jnp.asarray(self.gamma, dtype)
+        return jnp.where(uniform(words[..., 0, :], dtype) <= 1.0 / (1.0 + gamma * gamma), -gamma, 1.0 / gamma)
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        down = 1.0 / (1.0 + self.gamma * self.gamma)
+        return np.where(x < mean - self.gamma, 0.0, np.where(x < mean + 1.0 / self.gamma, down, 1.0))
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        down = 1.0 / (1.0 + self.gamma * self.gamma)
+        up = self.gamma * self.gamma * down
+        return down * np.power(abs(mean - self.gamma), order) + up * np.power(abs(mean + 1.0 / self.gamma), order)

@@ -1,0 +1,185 @@
+"""Random words and what is made of them: uniforms, exponentials, sines, normal and Student t variates.
+
+All randomness is 32-bit words, two for each uniform, whatever the dtype: float32 and float64 see the same draw up to
+rounding. U = (64-bit word + 1/2) / 2^64 is never 0, 1 - U is taken from the complemented word, and -log U comes from
+the smaller of the two: both ends keep their full relative precision in float32 too (a 23-bit uniform would cut a
+Pareto tail at 2^(23/shape)). No sampler has a loop.
+
+References:
+    Salmon, Moraes, Dror, Shaw. Parallel random numbers: as easy as 1, 2, 3. SC 2011.
+    Bailey. Polar generation of random variates with the t-distribution. Mathematics of Computation, 1994.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+
+
+def float_dtype(dtype: DTypeLike | None = None) -> np.dtype[Any]:
+    """Returns the float dtype to compute in: JAX's own default for None.
+
+    Raises:
+        ValueError: for anything but float32 and float64, and for float64 while JAX's 64-bit types are off (JAX would
+            silently compute in float32).
+    """
+    if dtype is None:
+        return np.dtype(jax.dtypes.canonicalize_dtype(float))
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        wanted = np.dtype(object)
+    if wanted not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"dtype must be float32 or float64, got {dtype!r}")
+    if jax.dtypes.canonicalize_dtype(wanted) != wanted:
+        raise ValueError("dtype must be float32 while JAX's 64-bit types are off (jax_enable_x64), got float64")
+    return wanted
+
+
+def uniform(words: jax.Array, dtype: DTypeLike) -> jax.Array:
+    """Turns 32-bit words [..., 2], high and low, into uniforms [...]: (64-bit word + 1/2) / 2^64 rounded to dtype.
+
+    They are never 0; the largest ones round to 1.
+    """
+    high, low = words[..., 0].astype(dtype), words[..., 1].astype(dtype)
+    return high * 2.0**-32 + (low + 0.5) * 2.0**-64
+
+
+def exponential(words: jax.Array, dtype: DTypeLike) -> jax.Array:
+    """Turns 32-bit words [..., 2] into standard exponentials -log U [...], between 2^-65 and 65 log 2.
+
+    Full relative precision at both ends: log(2^n U) is the series of 2 artanh(f / (2 + f)) in f = 2^n U - 1, with n so
+    that 2^n U lies between sqrt(1/2) and sqrt(2); for n = 0 -f is 1 - U, taken from ~words. One series serves all.
+    """
+    near = words[..., 0] >= np.uint32(math.isqrt(2**63))  # U >= sqrt(1/2), to 32 bits
+    value = uniform(jnp.where(near[..., None], ~words, words), dtype)
+    width, mantissa = (jnp.uint64, 52) if np.dtype(dtype) == np.float64 else (jnp.uint32, 23)
+    bits = jax.lax.bitcast_convert_type(value, width)
+    doublings = (jax.lax.bitcast_convert_type(jnp.asarray(math.sqrt(2.0), dtype), width) - bits) >> mantissa
+    scaled = jax.lax.bitcast_convert_type(bits + (doublings << mantissa), jnp.dtype(dtype))
+    offset = jnp.where(near, -value, scaled - 1.0)
+    ratio = offset / (2.0 + offset)
+    square = ratio * ratio
+    series = _series(square, [1.0 / (2 * k + 1) for k in range(10 if mantissa == 52 else 5)])
+    whole = jnp.where(near, 0.0, doublings.astype(jnp.int32).astype(dtype)) * math.log(2.0)
+    return whole - 2.0 * ratio * series
+
+
+def expm1(z: jax.Array) -> jax.Array:
+    """exp(z) - 1 for z from 0 to 88, elementwise, with full relative precision: 2^k (exp(r) - 1) + (2^k - 1).
+
+    r = z - k log 2 is within half of log 2, where the series of exp(r) - 1 is short.
+    """
+    double = z.dtype == jnp.float64
+    high = 0.693147180369123816490 if double else 0.693359375  # of log 2, with zeros at its end: k * high is exact
+    count = jnp.round(z * (1.0 / math.log(2.0)))
+    rest = (z - count * high) - count * (math.log(2.0) - high if not double else 1.90821492927058770002e-10)
+    series = _series(rest, [1.0 / math.factorial(k) for k in range(1, 14 if double else 8)])
+    exponent = count.astype(jnp.int32)
+    if double:
+        power = jax.lax.bitcast_convert_type((exponent + 1023).astype(jnp.uint64) << 52, jnp.float64)
+    else:
+        power = jax.lax.bitcast_convert_type((exponent + 127) << 23, jnp.float32)
+    return power * (series * rest) + (power - 1.0)
+
+
+def half_turn(words: jax.Array, dtype: DTypeLike) -> jax.Array:
+    """Turns 32-bit words [..., 2] into sines [...] of an angle that is uniform on (-pi/2, pi/2).
+
+    The law is that of the cosine of a uniform angle on the circle, and a cosine near 0 keeps its relative precision.
+    The sine is its Taylor polynomial of degree 21, exact to rounding there: no argument has to be reduced.
+    """
+    signed = jax.lax.bitcast_convert_type(words[..., 0] ^ np.uint32(2**31), jnp.int32).astype(dtype)
+    low = words[..., 1].astype(dtype)
+    angle = jnp.pi * (signed * 2.0**-32 + (low + 0.5) * 2.0**-64)
+    square = angle * angle
+    return angle * _series(square, [(-1.0) ** k / math.factorial(2 * k + 1) for k in range(11)])
+
+
+def _series(x: jax.Array, coefficients: list[float]) -> jax.Array:
+    """The polynomial with these coefficients, of x^0 first."""
+    value = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value
+
+
+def polar(words: jax.Array, df: ArrayLike | None, dtype: DTypeLike) -> jax.Array:
+    """Student t variates [...] from words [..., 2, 2] of two uniforms (Bailey 1994); normal ones for df=None.
+
+    Bailey's sqrt(df (U^(-2/df) - 1)) cos(2 pi V) is sqrt(df h (h + 2)) cos(2 pi V) with h = exp(-log(U) / df) - 1,
+    which does not cancel. From 10^17 degrees of freedom on the law is the normal one to rounding.
+    """
+    first, second = jnp.unstack(words, axis=-2)
+    energy, cosine = exponential(first, dtype), half_turn(second, dtype)
+    if df is None:
+        return jnp.sqrt(2.0 * energy) * cosine
+    degrees = jnp.minimum(jnp.asarray(df, dtype), 1e17)
+    excess = expm1(energy * (1.0 / degrees))
+    if np.dtype(dtype) == np.float64:
+        return jnp.sqrt(degrees * excess * (excess + 2.0)) * cosine
+    return jnp.sqrt(degrees * excess) * jnp.sqrt(excess + 2.0) * cosine  # the product could overflow
+
+
+def pareto(words: jax.Array, shape: ArrayLike, dtype: DTypeLike) -> jax.Array:
+    """Pareto variates U^(-1/shape) >= 1 from words [..., 2]."""
+    return jnp.exp(exponential(words, dtype) / jnp.asarray(shape, dtype))
+
+
+def stream_words(key: jax.Array, uniforms: int) -> Callable[[jax.Array], jax.Array]:
+    """Random words as a function of an index: the words of index i depend on (key, i) alone.
+
+    Args:
+        key: a key of any generator.
+        uniforms: how many uniforms an index gets, two words each.
+
+    Returns:
+        indices [n] -> words [n, uniforms, 2] uint32: for uniform u the first two words of
+        ``key_data(fold_in(fold_in(key, u), i))``. For JAX's default generator that is one Threefry block each, which is
+        computed here without a loop: on CPU ``fold_in`` is a rolled one, several times slower.
+    """
+    own = [jax.random.key_data(jax.random.fold_in(key, u)) for u in range(uniforms)]
+    if jax.random.key_impl(key) == "threefry2x32":
+
+        def blocks(indices: jax.Array) -> jax.Array:
+            counts = indices.astype(jnp.uint32)
+            return jnp.stack([jnp.stack(threefry(data[0], data[1], counts), -1) for data in own], -2)
+
+        return blocks
+    keys = [jax.random.wrap_key_data(data, impl=jax.random.key_impl(key)) for data in own]
+
+    def folded(indices: jax.Array) -> jax.Array:
+        fold = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+        return jnp.stack([jax.random.key_data(fold(one, indices))[:, :2] for one in keys], -2)
+
+    return folded
+
+
+def threefry(first: jax.Array, second: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw 2011) of the blocks (0, count); uint32, elementwise.
+
+    Sixteen of the rounds are two turns of a loop: its results are stored, where XLA would compute the words anew inside
+    each of their uses.
+    """
+    schedule = jnp.stack([first, second, first ^ second ^ np.uint32(0x1BD11BDA)])
+
+    def group(left: jax.Array, right: jax.Array, number: Any, turns: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+        for turn in turns:
+            left = left + right
+            right = ((right << np.uint32(turn)) | (right >> np.uint32(32 - turn))) ^ left
+        count = jnp.asarray(number, jnp.uint32) + np.uint32(1)
+        return left + schedule[(number + 1) % 3], right + schedule[(number + 2) % 3] + count
+
+    def pair(number: jax.Array, words: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        left, right = group(*words, 2 * number, (13, 15, 26, 6))
+        return group(left, right, 2 * number + 1, (17, 29, 16, 24))
+
+    start = jnp.broadcast_to(first, counts.shape), counts + second
+    left, right = jax.lax.fori_loop(np.int32(0), np.int32(2), pair, start)
+    return group(left, right, 4, (13, 15, 26, 6))
