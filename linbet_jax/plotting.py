@@ -586,9 +586,7 @@ def _wrap(text: Text, inches: float) -> None:
     text.set_text("\n".join(lines))
 
 
-def _draw_panel(  # one branch for each thing that a panel may show
-    ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: bool
-) -> None:
+def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: bool) -> None:
     """Curves, spread, axes' ends and labels of one panel."""
     curves = sorted(panel.curves, key=lambda c: c.bold)
     spans = [_span(curve, spread, nonnegative or log) for curve in curves]
