@@ -7,12 +7,11 @@ import importlib
 import sys
 from pathlib import Path
 
-import linbet_jax
 from linbet_jax.errors import InputError
 
 __all__ = ["run"]
 
-FOLDER = Path(linbet_jax.__file__).resolve().parents[1] / "benchmarks"
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 def run(options: argparse.Namespace) -> int:
