@@ -106,7 +106,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
             if same not in sets:
                 sets[same] = worlds.spec(choice.set, sweep.folder)
             spec = _spec(choice, sets[same], sweep)
-            built = _built(choice, spec)
+            built = _built(choice, spec, sweep.dtype)
             horizon = spec["horizon"]
             try:
                 rounds = check_rounds(horizon, sweep.records, sweep.record_at)
@@ -202,7 +202,7 @@ def _spec(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> dict[str, 
     return {"set": world, "policy": player, "horizon": horizon}
 
 
-def _built(choice: CellChoice, spec: Mapping[str, Any]) -> work.Built:
+def _built(choice: CellChoice, spec: Mapping[str, Any], dtype: str) -> work.Built:
     """Bandit and policy; what their own checks refuse becomes a message that begins with the field."""
     _check_options(choice.policy)
     try:
@@ -215,7 +215,7 @@ def _built(choice: CellChoice, spec: Mapping[str, Any]) -> work.Built:
         raise InputError(_placed(choice.set.where, choice.set.values, error)) from error
     try:
         built = work.build(spec)
-        check_params(built.policy, built.params, built.bandit, spec["horizon"])
+        check_params(built.policy, built.params, built.bandit, spec["horizon"], dtype)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
