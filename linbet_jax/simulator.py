@@ -448,7 +448,7 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
     if progress is not None and not callable(progress):
         raise ValueError(f"progress={progress!r}: must be callable")
     for params in grid:
-        check_params(policy, params, bandit, horizon)
+        check_params(policy, params, bandit, horizon, dtype_name)
     lanes = lanes_of(devices)
     block = block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares))
     chunk = None if chunk_size is None else whole_number("chunk_size", chunk_size, 1)

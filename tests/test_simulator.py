@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from linbet_jax.policies._designs import arm_design_add, arm_design_init
 
 import linbet_jax as lb
 from linbet_jax import lanes, simulator
@@ -736,9 +737,68 @@ def test_numbers_beyond_float32_are_refused():
     with pytest.raises(ValueError, match="params: .* is out of the range of float32"):
         run("tofu", bandit, dtype="float32")
     policy, params = lb.make_policy("oful", bandit_of(), horizon=300)
-    tiny = params._replace(ridge=1e-50)
+    tiny = params._replace(delta=1e-50)
     with pytest.raises(ValueError, match="params: .*1e-50.* is out of the range of float32"):
         lb.simulate(policy, tiny, bandit_of(), horizon=300, num_seeds=1, key=KEY, dtype="float32")
+
+
+def worlds_with_arms_of_norm_10():
+    arms = np.random.default_rng(3).normal(size=(6, 3))
+    arms *= 10 / np.linalg.norm(arms, axis=1).max()
+    theta, law = np.ones(3) / 10, lb.noise.StudentT(3.0)
+    traced = jnp.asarray(arms)
+    return {
+        "fixed": lb.LinearBandit(arms, theta, law, arm_norm=1e9),  # what is known counts, not a bound on it
+        "changing": lb.LinearBandit.changing_sets(lambda key, t: traced, theta, law, arm_norm=10.0),
+        "fresh": lb.LinearBandit.resampled(lambda key: (traced, theta), law, mean_bound=10.0),
+        "fresh, bounded": lb.LinearBandit.resampled(lambda key: (traced, theta), law, mean_bound=10.0, arm_norm=10.0),
+    }
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 100 / 2**16), ("float64", 100 / 2**45)])
+@pytest.mark.parametrize("world", worlds_with_arms_of_norm_10())
+def test_a_ridge_that_rounding_would_swallow_is_refused(world, dtype, least, monkeypatch):
+    bandit = worlds_with_arms_of_norm_10()[world]
+    policy, params = lb.make_policy("greedy", bandit, horizon=9)
+    known = {"horizon": 9, "num_seeds": 1, "key": KEY, "dtype": dtype}
+    with pytest.raises(ValueError, match=rf"^ridge=.*: must be at least .* in {dtype} for arms as long as 10, or"):
+        lb.simulate(policy, params._replace(ridge=0.999 * least), bandit, **known)
+    monkeypatch.setattr(simulator, "_program", lambda launch, arguments: pytest.fail("as it should"))
+    with pytest.raises(pytest.fail.Exception, match="as it should"):
+        lb.simulate(policy, params._replace(ridge=1.001 * least), bandit, **known)
+
+
+def test_a_ridge_of_ones_own_is_ones_own(monkeypatch):
+    bandit = worlds_with_arms_of_norm_10()["fixed"]
+    policy, params = lb.make_policy("greedy", bandit, horizon=9)
+    monkeypatch.setattr(simulator, "_program", lambda launch, arguments: pytest.fail("as it should"))
+    with pytest.raises(pytest.fail.Exception, match="as it should"):
+        lb.simulate(
+            policy._replace(check=None), params._replace(ridge=1e-9), bandit, horizon=9, num_seeds=1, key=KEY,
+            dtype="float32",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dim", [5, 20])
+def test_the_least_ridge_keeps_the_widths_of_float32(dim):
+    """Of a fixed set, played widest arm first until the first refresh, beside twice the loss."""
+    arms = np.random.default_rng(dim).normal(size=(60, dim))
+    ridge = float(np.max(np.sum(arms**2, axis=1))) / 2**16
+
+    def worst(ridge):
+        def step(_, carry):
+            narrow, wide = carry
+            widest = jnp.argmax(wide.squared_widths)
+            return tuple(arm_design_add(design, a, widest)[0] for design, a in ((narrow, small), (wide, large)))
+
+        small, large = jnp.asarray(arms, jnp.float32), jnp.asarray(arms)
+        start = tuple(arm_design_init(a, jnp.asarray(ridge, a.dtype)) for a in (small, large))
+        narrow, wide = jax.lax.fori_loop(0, simulator.STRETCH, step, start)
+        return float(jnp.max(jnp.abs(jnp.sqrt(jnp.maximum(narrow.squared_widths, 0) / wide.squared_widths) - 1)))
+
+    assert worst(100 * ridge) < 0.01
+    assert worst(ridge) < 0.25
+    assert worst(ridge / 30) > 0.25
 
 
 def test_health_sees_a_sum_that_overflows():

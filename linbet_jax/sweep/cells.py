@@ -243,7 +243,7 @@ def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dic
         if files:
             player["files"] = files
             built = work.build(spec)
-        check_params(built.policy, built.params, built.bandit, horizon)
+        check_params(built.policy, built.params, built.bandit, horizon, sweep.dtype)
     return spec, built
 
 
