@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 
+import chex
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -858,16 +859,15 @@ def test_laws_are_pytrees(law):
 
 
 def test_one_compilation_serves_all_parameters():
-    traces = []
+    chex.clear_trace_counter()
 
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def draw(law, key):
-        traces.append(law)
         return law.payoff(law.standard(key, jnp.float64), 1.0)
 
     key = jax.random.key(0)
     values = [float(draw(StudentT(df), key)) for df in (1.5, 3.0, 30.0)]
-    assert len(traces) == 1
     batched = jax.vmap(lambda df: StudentT(df).payoff(StudentT(df).standard(key, jnp.float64), 1.0))
     np.testing.assert_allclose(batched(jnp.asarray([1.5, 3.0, 30.0])), values, rtol=1e-13)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *map(StudentT, (1.5, 3.0, 30.0)))

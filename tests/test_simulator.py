@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linbet_jax.policies._designs import arm_design_add, arm_design_init
+from traces import programs_at_most
 
 import linbet_jax as lb
 from linbet_jax import lanes, simulator
@@ -583,24 +583,21 @@ def test_a_grid_is_its_settings():
     np.testing.assert_array_equal(twice[0].regret, twice[1].regret)
 
 
-def test_one_trace_per_policy_shape_and_dtype(monkeypatch):
-    simulator._PROGRAMS.clear()
-    traces = []
-    original = simulator.lower
-    monkeypatch.setattr(simulator, "lower", lambda *arguments: traces.append(1) or original(*arguments))
-    for epsilon, delta, ridge, scale, horizon in [
-        (1.0, 0.1, 1.0, 1.0, 400),
-        (0.5, 0.2, 2.0, 0.1, 400),
-        (0.7, 0.3, 0.5, 0.0, 800),
-    ]:
-        bandit = bandit_of(epsilon=epsilon, seed=int(10 * epsilon))
-        policy, params = lb.make_policy("tofu", bandit, horizon=horizon, delta=delta, ridge=ridge, radius_scale=scale)
-        lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=2, key=KEY, dtype="float64")
-        lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=33, key=KEY, dtype="float64")
-    assert len(traces) == 1 + (simulator._stretch_epochs(400, 1, 2) != simulator._stretch_epochs(800, 1, 2))
-    before = len(traces)
-    lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=2, key=KEY, dtype="float32")
-    assert len(traces) == before + 1
+def test_one_trace_per_policy_shape_and_dtype():
+    with programs_at_most(1):
+        for epsilon, delta, ridge, scale, horizon in [
+            (1.0, 0.1, 1.0, 1.0, 1_000),
+            (0.5, 0.2, 2.0, 0.1, 1_000),
+            (0.7, 0.3, 1.5, 0.0, 2_000),  # of one power of ten, as the rational root sees it
+        ]:
+            bandit = bandit_of(epsilon=epsilon, seed=int(10 * epsilon))
+            policy, params = lb.make_policy(
+                "tofu", bandit, horizon=horizon, delta=delta, ridge=ridge, radius_scale=scale
+            )
+            lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=2, key=KEY, dtype="float64")
+            lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=33, key=KEY, dtype="float64")
+        with pytest.raises(AssertionError, match="traced > 1 times"):
+            lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=2, key=KEY, dtype="float32")
 
 
 # What is compiled
@@ -784,15 +781,16 @@ def test_the_least_ridge_keeps_the_widths_of_float32(dim):
     """Of a fixed set, played widest arm first until the first refresh, beside twice the loss."""
     arms = np.random.default_rng(dim).normal(size=(60, dim))
     ridge = float(np.max(np.sum(arms**2, axis=1))) / 2**16
+    fixed = lb.policies.FixedSet(dim)
 
     def worst(ridge):
         def step(_, carry):
             narrow, wide = carry
             widest = jnp.argmax(wide.squared_widths)
-            return tuple(arm_design_add(design, a, widest)[0] for design, a in ((narrow, small), (wide, large)))
+            return tuple(fixed.add(design, a, widest)[0] for design, a in ((narrow, small), (wide, large)))
 
         small, large = jnp.asarray(arms, jnp.float32), jnp.asarray(arms)
-        start = tuple(arm_design_init(a, jnp.asarray(ridge, a.dtype)) for a in (small, large))
+        start = tuple(fixed.init(a, jnp.asarray(ridge, a.dtype)) for a in (small, large))
         narrow, wide = jax.lax.fori_loop(0, simulator.STRETCH, step, start)
         return float(jnp.max(jnp.abs(jnp.sqrt(jnp.maximum(narrow.squared_widths, 0) / wide.squared_widths) - 1)))
 
