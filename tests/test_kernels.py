@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from linbet_jax import kernels
@@ -83,6 +84,28 @@ def test_a_compensated_sum_keeps_its_last_digit(tail):
     digit = float(np.spacing(np.float32(exact)))
     assert abs(float(total) - exact) <= digit
     assert abs(float(plain) - exact) > 20 * digit
+
+
+def test_a_ridge_estimate_is_where_the_penalised_squares_are_least():
+    """Beside optax's L-BFGS on the objective itself, which knows no V."""
+    rng = np.random.default_rng(4)
+    features, payoffs, ridge = jnp.asarray(rng.normal(size=(30, 3))), jnp.asarray(rng.standard_t(2.0, 30)), 0.7
+
+    def loss(theta):
+        return ridge * jnp.sum(theta**2) + jnp.sum((payoffs - features @ theta) ** 2)
+
+    solver = optax.lbfgs()
+
+    def step(_, carry):
+        theta, state = carry
+        value, gradient = optax.value_and_grad_from_state(loss)(theta, state=state)
+        updates, state = solver.update(gradient, state, theta, value=value, grad=gradient, value_fn=loss)
+        return optax.apply_updates(theta, updates), state
+
+    start = jnp.zeros(3)
+    found, _ = jax.lax.fori_loop(0, 40, step, (start, solver.init(start)))
+    gram = ridge * jnp.eye(3) + features.T @ features
+    np.testing.assert_allclose(kernels.ridge_estimates(gram, (features.T @ payoffs)[:, None])[0], found, rtol=1e-6)
 
 
 def test_ridge_estimates_solve_the_normal_equations():
