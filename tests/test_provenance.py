@@ -139,7 +139,7 @@ def test_the_code_s_digest_changes_with_numbers_alone(copied):
     (copied / "sweep" / "store.py").write_text("GROUP_ROWS = 7\n", encoding="utf-8")
     assert digest_now() == before
     seen = {before}
-    for name in ("theory.py", "simulator.py", "policies/tofu.py", "kernels/gram.py", "noise.py", "sweep/work.py"):
+    for name in ("theory.py", "simulator.py", "policies/tofu.py", "kernels/gram.py", "noise/laws.py", "sweep/work.py"):
         path = copied / name
         path.write_text(path.read_text(encoding="utf-8") + "\nMORE = 1\n", encoding="utf-8")
         seen.add(digest_now())
