@@ -224,7 +224,10 @@ def _epoch(
     choice = jnp.asarray(policy.select(jax.random.fold_in(run.choice_key, pull), carry.state, arms, params))
     bad_index = (choice < 0) | (choice >= arms.shape[0])
     index = jnp.where(bad_index, 0, choice).astype(jnp.int32)
-    payoffs = law.payoff(drawn, means[index]).astype(drawn.dtype)
+    offsets = jnp.arange(pulls)
+    in_time = pull + offsets <= run.horizon
+    # A product chosen by a mask is rounded before it is added: last bits do not depend on what XLA makes one kernel.
+    payoffs = jnp.where(in_time, law.payoff(drawn, means[index]).astype(drawn.dtype), 0)
     state = jax.lax.cond(
         whole, lambda state: update(state, arms, index, payoffs, params), lambda state: state, carry.state
     )
@@ -238,8 +241,6 @@ def _epoch(
 
         coverage = jax.lax.cond(whole, watched, lambda covered: covered, coverage)
 
-    offsets = jnp.arange(pulls)
-    in_time = pull + offsets <= run.horizon
     if run.plan.sampler is not None or run.plan.generator is not None:  # fixed arms were checked on the host
         bad_index = bad_index | _outside(law, means[index])
     bad = in_time & (bad_index | ~jnp.isfinite(payoffs))
@@ -248,7 +249,7 @@ def _epoch(
     last = jnp.minimum(pull + pulls - 1, run.horizon)
     event = jnp.where(first_bad < pulls, pull + first_bad, jnp.where(finite, 0, last))
     health = jnp.where(carry.health == 0, event, carry.health).astype(jnp.int32)
-    regrets = gaps[index] * (offsets + 1).astype(drawn.dtype)
+    regrets = jnp.where(in_time, gaps[index] * (offsets + 1).astype(drawn.dtype), 0)
     sums = payoffs if pulls == 1 else jnp.cumsum(payoffs)
     seen = _Seen(
         regret=carry.regret[0] + (carry.regret[1] + regrets),
