@@ -22,7 +22,7 @@ SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").spli
 IO = {"test_cli", "test_cluster", "test_packaging", "test_report_browser", "test_runtime", "test_sweep_kill"}
 
 
-LIMIT = 900 * 2**20  # bytes in memory
+LIMIT = 700 * 2**20  # bytes in memory
 
 
 @pytest.hookimpl(tryfirst=True)

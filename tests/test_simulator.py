@@ -771,9 +771,14 @@ def test_a_ridge_of_ones_own_is_ones_own(monkeypatch):
     monkeypatch.setattr(simulator, "_program", lambda launch, arguments: pytest.fail("as it should"))
     with pytest.raises(pytest.fail.Exception, match="as it should"):
         lb.simulate(
-            policy._replace(check=None), params._replace(ridge=1e-9), bandit, horizon=9, num_seeds=1, key=KEY,
+            policy._replace(about=type(policy.about)()),
+            params._replace(ridge=1e-9),
+            bandit,
+            horizon=9,
+            num_seeds=1,
+            key=KEY,
             dtype="float32",
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("dim", [5, 20])
@@ -1125,7 +1130,9 @@ def test_separate_settings_have_the_same_bits_alone_and_in_any_company():
         assert alone.compile_seconds == 0.0  # one program serves one setting and three
         np.testing.assert_array_equal(alone.regret, result.regret)
         np.testing.assert_array_equal(alone.payoff, result.payoff)
-    for change in ({"horizon": 299}, {"num_records": 100}, {"dtype": "float32"}):
+    longer = simulator.program_key(policy, params, bandit, horizon=299, num_records=200, dtype="float64")
+    assert longer in keys  # from one stretch on, one program serves every horizon
+    for change in ({"horizon": 99}, {"num_records": 100}, {"dtype": "float32"}):
         other = {"horizon": 300, "num_records": 200, "dtype": "float64", **change}
         assert simulator.program_key(policy, params, bandit, **other) not in keys
 

@@ -17,6 +17,7 @@ import tracemalloc
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -813,8 +814,8 @@ def test_the_programs_that_are_counted_are_those_that_are_compiled(tmp_path, mon
         shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
         programs.add((launch, jax.tree.structure(arguments), shapes))
         seeds, records = arguments[0].size, arguments[4].size
-        numbers = {name: np.zeros((seeds, records)) for name in ("regret", "payoff")}
-        return lambda *_: {**numbers, "health": np.zeros(seeds, int), "overflow": np.zeros(seeds, bool)}, 0.0
+        numbers = {name: jnp.zeros((seeds, records)) for name in ("regret", "payoff")}
+        return lambda *_: {**numbers, "health": jnp.zeros(seeds, int), "overflow": jnp.zeros(seeds, bool)}, 0.0
 
     monkeypatch.setattr(simulator, "_program", program)
     (tmp_path / "x.toml").write_text(MANY, encoding="utf-8")

@@ -137,7 +137,7 @@ def _center(
 
     found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, _Search(best, bound, surviving, counts))
     of_itself = jnp.sum(points[:, origin])  # 0, or no number where V has no root or no estimate is finite
-    return found.best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, jnp.nan)
+    return found.best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, of_itself - of_itself)
 
 
 def _whitened(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -62,7 +62,7 @@ def kept_sums(
 
 def _no_number(level: jax.Array, sums: jax.Array) -> jax.Array:
     """The sums, or NaN where the level is: it would truncate nothing."""
-    return jnp.where(jnp.isnan(level), jnp.nan, sums)
+    return jnp.where(jnp.isnan(level), level, sums)
 
 
 @functools.partial(jax.jit, static_argnames=("two_sided",))
