@@ -22,7 +22,7 @@ from timing import Clock, timed
 
 from linbet_jax import noise
 from linbet_jax.errors import InputError
-from linbet_jax.simulator import simulate
+from linbet_jax.simulation.simulator import simulate
 
 __all__ = ["DEFAULT", "Baseline", "MismatchError", "Problem", "first_difference", "load"]
 
@@ -153,7 +153,7 @@ def _draw(law: noise.PayoffLaw, generator: np.random.Generator, pulls: int) -> n
 
 @functools.lru_cache(maxsize=32)
 def _variates(law: Any, horizon: int, seed: int) -> npt.NDArray[np.float64]:
-    """The standard variates [T] of replication ``seed``, by the rule of `linbet_jax.replication`."""
+    """The standard variates [T] of replication ``seed``, by the rule of `linbet_jax.simulation.replication`."""
 
     def draw(pulls: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(KEY), seed), 0)

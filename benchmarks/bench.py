@@ -68,9 +68,9 @@ def _run(options: argparse.Namespace) -> int:
     import scaling
     import suite
 
-    from linbet_jax import runtime
     from linbet_jax.errors import InputError
-    from linbet_jax.results import write_json, write_text
+    from linbet_jax.simulation import runtime
+    from linbet_jax.storage.results import write_json, write_text
 
     os.environ.setdefault(runtime.CACHE_SWITCH, "off")  # the time to compile is measured, not that to load
     device = runtime.prepare("cpu")

@@ -28,9 +28,9 @@ import numpy as np
 import report
 from problems import Problem
 
-from linbet_jax.results import write_json
-from linbet_jax.runtime import set_up_cpu
-from linbet_jax.simulator import Result
+from linbet_jax.simulation.runtime import set_up_cpu
+from linbet_jax.simulation.simulator import Result
+from linbet_jax.storage.results import write_json
 
 POLICIES = {"menu": "S1", "mom": "S1", "tofu": "S3", "crt": "S3", "oful": "S3", "uniform": "S3", "greedy": "S3"}
 SEEDS = (256, 1_024, 4_096, 16_384)

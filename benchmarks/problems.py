@@ -8,11 +8,11 @@ from typing import Any
 import jax
 from timing import Clock, timed
 
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.datasets import dataset
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import dataset
 from linbet_jax.policies import make_policy
-from linbet_jax.policy import Policy
-from linbet_jax.simulator import Result, simulate
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.simulator import Result, simulate
 
 __all__ = ["KEY", "Problem"]
 

@@ -15,10 +15,10 @@ import jax
 from timing import Measurement
 
 from linbet_jax._version import __version__
-from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
-from linbet_jax.labels import policy_label
-from linbet_jax.results import RunFolderError, read_json
+from linbet_jax.policies.labels import policy_label
+from linbet_jax.simulation.cores import usable_cores
+from linbet_jax.storage.results import RunFolderError, read_json
 
 __all__ = ["FORMAT", "comparison", "document", "markdown", "read"]
 

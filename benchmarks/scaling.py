@@ -10,10 +10,10 @@ from baseline import Baseline
 from problems import Problem
 from timing import Measurement, interleave
 
-from linbet_jax.datasets import make_instance
+from linbet_jax.bandits.datasets import make_instance
+from linbet_jax.figures.plotting import growth_figure, save_figure
 from linbet_jax.noise import Pareto, StudentT
-from linbet_jax.plotting import growth_figure, save_figure
-from linbet_jax.regret import fitted_exponent
+from linbet_jax.statistics.regret import fitted_exponent
 
 __all__ = ["AXES", "draw", "measure"]
 

@@ -16,8 +16,8 @@ from timing import Clock, Measurement, interleave, ratio
 from worker import Worker
 
 from linbet_jax import policies
-from linbet_jax.cores import usable_cores
-from linbet_jax.datasets import DATASETS
+from linbet_jax.bandits.datasets import DATASETS
+from linbet_jax.simulation.cores import usable_cores
 
 __all__ = ["Plan", "run"]
 

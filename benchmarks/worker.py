@@ -84,7 +84,7 @@ def _serve(cores: list[int]) -> None:
     jax.config.update("jax_enable_x64", True)
     from problems import Problem
 
-    from linbet_jax import runtime
+    from linbet_jax.simulation import runtime
 
     runtime.set_up_cpu(len(cores))
 

@@ -15,33 +15,45 @@ from typing import TYPE_CHECKING, Any
 from linbet_jax._version import __version__
 
 if TYPE_CHECKING:
-    from linbet_jax import datasets, kernels, noise, plotting, policies, regret, sweep, theory
-    from linbet_jax.bandit import LinearBandit
-    from linbet_jax.datasets import dataset
+    from linbet_jax import kernels, noise, policies, sweep, theory
+    from linbet_jax.bandits import datasets
+    from linbet_jax.bandits.bandit import LinearBandit
+    from linbet_jax.bandits.datasets import dataset
+    from linbet_jax.figures import plotting
     from linbet_jax.policies import make_policy
-    from linbet_jax.policy import Policy, Region
-    from linbet_jax.runtime import set_up_cpu
-    from linbet_jax.simulator import Coverage, Result, Trace, simulate, simulate_grid
+    from linbet_jax.policies.policy import Policy, Region
+    from linbet_jax.simulation.runtime import set_up_cpu
+    from linbet_jax.simulation.simulator import Coverage, Result, Trace, simulate, simulate_grid
+    from linbet_jax.statistics import regret
+    from linbet_jax.statistics.tuning import Tuning, TuningCurve, tune
     from linbet_jax.sweep.table import load
-    from linbet_jax.tuning import Tuning, TuningCurve, tune
 
-_MODULES = ("datasets", "kernels", "noise", "plotting", "policies", "regret", "sweep", "theory")
+_MODULES = {
+    "datasets": "linbet_jax.bandits.datasets",
+    "kernels": "linbet_jax.kernels",
+    "noise": "linbet_jax.noise",
+    "plotting": "linbet_jax.figures.plotting",
+    "policies": "linbet_jax.policies",
+    "regret": "linbet_jax.statistics.regret",
+    "sweep": "linbet_jax.sweep",
+    "theory": "linbet_jax.theory",
+}
 _NAMES = {
-    "Coverage": "linbet_jax.simulator",
-    "LinearBandit": "linbet_jax.bandit",
-    "Policy": "linbet_jax.policy",
-    "Region": "linbet_jax.policy",
-    "Result": "linbet_jax.simulator",
-    "Trace": "linbet_jax.simulator",
-    "Tuning": "linbet_jax.tuning",
-    "TuningCurve": "linbet_jax.tuning",
-    "dataset": "linbet_jax.datasets",
+    "Coverage": "linbet_jax.simulation.simulator",
+    "LinearBandit": "linbet_jax.bandits.bandit",
+    "Policy": "linbet_jax.policies.policy",
+    "Region": "linbet_jax.policies.policy",
+    "Result": "linbet_jax.simulation.simulator",
+    "Trace": "linbet_jax.simulation.simulator",
+    "Tuning": "linbet_jax.statistics.tuning",
+    "TuningCurve": "linbet_jax.statistics.tuning",
+    "dataset": "linbet_jax.bandits.datasets",
     "load": "linbet_jax.sweep.table",
     "make_policy": "linbet_jax.policies",
-    "simulate": "linbet_jax.simulator",
-    "simulate_grid": "linbet_jax.simulator",
-    "tune": "linbet_jax.tuning",
-    "set_up_cpu": "linbet_jax.runtime",
+    "simulate": "linbet_jax.simulation.simulator",
+    "simulate_grid": "linbet_jax.simulation.simulator",
+    "tune": "linbet_jax.statistics.tuning",
+    "set_up_cpu": "linbet_jax.simulation.runtime",
 }
 
 __all__ = [
@@ -74,7 +86,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"linbet_jax.{name}")
+        return importlib.import_module(_MODULES[name])
     if name in _NAMES:
         value = getattr(importlib.import_module(_NAMES[name]), name)
         globals()[name] = value

@@ -162,8 +162,8 @@ def _child(question):
 def _serve():
     import pyarrow.parquet  # noqa: F401
 
-    from linbet_jax import provenance, runtime  # noqa: F401
     from linbet_jax.cli import status, sweep  # noqa: F401
+    from linbet_jax.storage import provenance
 
     provenance.code_digest("linbet_jax.sweep.work")  # once, and not in every child
     for line in sys.stdin:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import linbet_jax as lb
-from linbet_jax import bandit as module
-from linbet_jax.bandit import LinearBandit
+from linbet_jax.bandits import bandit as module
+from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.noise import Gaussian, LogNormal, Pareto, PayoffLaw, StudentT, TwoPoint
-from linbet_jax.provenance import instance_digest
+from linbet_jax.storage.provenance import instance_digest
 
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 2.0], [1.0, 1.0]])
 THETA = np.array([0.5, 0.25])

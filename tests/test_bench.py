@@ -24,9 +24,9 @@ from traces import programs_at_most
 
 from linbet_jax.cli import bench as command_of_the_package
 from linbet_jax.cli import main
-from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
-from linbet_jax.results import write_json
+from linbet_jax.simulation.cores import usable_cores
+from linbet_jax.storage.results import write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "benchmarks" / "numpy_baseline.py"

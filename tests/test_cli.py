@@ -11,7 +11,7 @@ import pytest
 
 import linbet_jax
 from linbet_jax.cli import main
-from linbet_jax.tables import duration
+from linbet_jax.statistics.tables import duration
 
 HELPS = ([], ["reproduce"], ["reproduce", "figure2"], ["reproduce", "table1"], ["list"], ["report"])
 HEAVY = ("jax", "jaxlib", "numpy", "scipy", "matplotlib", "rich")

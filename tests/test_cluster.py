@@ -17,8 +17,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from linbet_jax import cli, runtime
+from linbet_jax import cli
 from linbet_jax.errors import InputError
+from linbet_jax.simulation import runtime
 from linbet_jax.sweep import Cluster, InProcess, Part, launch, plugins, read, targets, worker
 from linbet_jax.sweep import cluster as cluster_module
 from linbet_jax.sweep import run as run_sweep

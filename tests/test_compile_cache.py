@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from linbet_jax import runtime
+from linbet_jax.simulation import runtime
 
 SCRIPT = textwrap.dedent(
     """
     import jax
-    from linbet_jax import runtime
+    from linbet_jax.simulation import runtime
     runtime.prepare("cpu")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     hits = []

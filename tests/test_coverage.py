@@ -9,7 +9,7 @@ import pytest
 from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, assert_replays
 
 import linbet_jax as lb
-from linbet_jax import simulator
+from linbet_jax.simulation import simulator
 
 KEY = jax.random.key(3)
 SEEDS = 2

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from linbet_jax import datasets
-from linbet_jax.datasets import DATASETS, HORIZONS, dataset, lower_bound, make_instance
+from linbet_jax.bandits import datasets
+from linbet_jax.bandits.datasets import DATASETS, HORIZONS, dataset, lower_bound, make_instance
 from linbet_jax.noise import Gaussian, Pareto, StudentT, TwoPoint
 
 TABLE_1 = {  # K, d, law, epsilon, b, c, best mean, T, the pair of policies

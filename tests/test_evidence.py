@@ -18,11 +18,12 @@ import pytest
 from traces import programs_at_most
 
 import linbet_jax as lb
-from linbet_jax import theory, tuning
+from linbet_jax import theory
+from linbet_jax.bandits.datasets import lower_bound as instances
 from linbet_jax.cli import main
-from linbet_jax.datasets import lower_bound as instances
 from linbet_jax.experiments import coverage, driver, lower_bound, shared
 from linbet_jax.experiments.shared import Task
+from linbet_jax.statistics import tuning
 
 
 class Simulator:

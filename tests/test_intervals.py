@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from linbet_jax import regret
+from linbet_jax.statistics import regret
 
 SKEWED = np.random.default_rng(5).pareto(2.5, size=37)
 
@@ -34,7 +34,7 @@ def test_the_bootstrap_by_hand_on_the_same_draws(method, statistic, level):
 def test_a_function_gives_what_its_name_gives_and_chunks_do_not_matter(monkeypatch):
     curves = np.random.default_rng(6).normal(size=(9, 4)).cumsum(axis=1)
     whole = [regret.bootstrap_interval(curves, statistic=s, resamples=101) for s in ("mean", "median")]
-    monkeypatch.setattr("linbet_jax.intervals._CHUNK", 100)
+    monkeypatch.setattr("linbet_jax.statistics.intervals._CHUNK", 100)
     for wanted, function in zip(whole, (lambda v, axis: v.mean(axis), lambda v, axis: np.median(v, axis)), strict=True):
         found = regret.bootstrap_interval(curves, statistic=function, resamples=101)
         for field in ("value", "low", "high", "standard_error"):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from linbet_jax import plotting
-from linbet_jax.plotting import Curve, Panel, panel_figure
-from linbet_jax.regret import summarize
-from linbet_jax.tuning import TuningCurve
+from linbet_jax.figures import plotting
+from linbet_jax.figures.plotting import Curve, Panel, panel_figure
+from linbet_jax.statistics.regret import summarize
+from linbet_jax.statistics.tuning import TuningCurve
 
 ROUNDS = np.arange(100, 2001, 100)
 
@@ -319,7 +319,7 @@ def test_matplotlib_s_own_settings_stay_as_they_were(tmp_path):
 
 def importers():
     """Every module of the package that imports matplotlib as soon as it is imported itself."""
-    package = Path(plotting.__file__).parent
+    package = Path(plotting.__file__).parent.parent
     for path in sorted(package.rglob("*.py")):
         if re.search(r"^(import|from) matplotlib", path.read_text(encoding="utf-8"), re.MULTILINE):
             yield ".".join(("linbet_jax", *path.relative_to(package).with_suffix("").parts))
@@ -328,10 +328,10 @@ def importers():
 def test_no_backend_is_needed_and_pyplot_is_never_imported():
     """A notebook's backend need not be there; one that is there stays chosen."""
     modules = list(importers())
-    assert {"linbet_jax.plotting", "linbet_jax.report.files", "linbet_jax.report.figures"} <= {*modules}
+    assert {"linbet_jax.figures.plotting", "linbet_jax.report.files", "linbet_jax.report.figures"} <= {*modules}
     code = """
 import importlib, os, sys
-for backend, module in [("svg", "linbet_jax.plotting"), *(("not there", m) for m in sys.argv[1:])]:
+for backend, module in [("svg", "linbet_jax.figures.plotting"), *(("not there", m) for m in sys.argv[1:])]:
     if os.fork():
         assert os.wait()[1] == 0, module
         continue

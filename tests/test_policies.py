@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import linbet_jax as lb
-from linbet_jax import simulator, theory
+from linbet_jax import theory
 from linbet_jax.kernels.selection import squared_widths
 from linbet_jax.policies import FixedSet, tofu
+from linbet_jax.simulation import simulator
 
 
 @pytest.fixture(autouse=True, scope="module")

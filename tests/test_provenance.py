@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from linbet_jax import provenance, sources
+from linbet_jax.storage import provenance, sources
 
 SWEEP = "linbet_jax.sweep.work"
 SOURCE = '''"""A module."""
@@ -110,17 +110,26 @@ def test_every_file_that_runs_where_cells_are_computed_counts_and_no_other_does(
     assert {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files} == {
         *ran.stdout.split()
     }
-    for part in ("plotting", "report", "cli", "tables", "results", "provenance", "sweep/store", "sweep/table"):
+    for part in (
+        "figures",
+        "report",
+        "cli",
+        "storage/results",
+        "storage/provenance",
+        "statistics/tables",
+        "sweep/store",
+        "sweep/table",
+    ):
         assert not [name for name in files if name.startswith((f"linbet_jax/{part}.", f"linbet_jax/{part}/"))]
-    assert "linbet_jax/tuning.py" in provenance.sources_of("linbet_jax.tuning")
+    assert "linbet_jax/statistics/tuning.py" in provenance.sources_of("linbet_jax.statistics.tuning")
 
 
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
     """The package's sources in another place, where they can be changed."""
     home = tmp_path / "linbet_jax"
-    shutil.copytree(Path(provenance.__file__).parent, home, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(provenance, "__file__", str(home / "provenance.py"))
+    shutil.copytree(Path(provenance.__file__).parent.parent, home, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(provenance, "__file__", str(home / "storage" / "provenance.py"))
     provenance.code_digest.cache_clear()
     yield home
     provenance.code_digest.cache_clear()
@@ -135,11 +144,18 @@ def test_the_code_s_digest_changes_with_numbers_alone(copied):
     before = digest_now()
     for path in copied.rglob("*.py"):  # every comment goes, every line is laid out anew
         path.write_text("# A line.\n" + ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), encoding="utf-8")
-    (copied / "plotting.py").write_text("COLORS = ()\n", encoding="utf-8")
+    (copied / "figures" / "plotting.py").write_text("COLORS = ()\n", encoding="utf-8")
     (copied / "sweep" / "store.py").write_text("GROUP_ROWS = 7\n", encoding="utf-8")
     assert digest_now() == before
     seen = {before}
-    for name in ("theory.py", "simulator.py", "policies/tofu.py", "kernels/gram.py", "noise/laws.py", "sweep/work.py"):
+    for name in (
+        "theory.py",
+        "simulation/simulator.py",
+        "policies/tofu.py",
+        "kernels/gram.py",
+        "noise/laws.py",
+        "sweep/work.py",
+    ):
         path = copied / name
         path.write_text(path.read_text(encoding="utf-8") + "\nMORE = 1\n", encoding="utf-8")
         seen.add(digest_now())

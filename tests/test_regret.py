@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from linbet_jax import regret
+from linbet_jax.statistics import regret
 
 
 def test_two_seeds_by_hand():  # S3

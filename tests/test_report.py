@@ -17,13 +17,14 @@ from sweep_folders import cell, make_sweep, numbers, write_cell
 from sweeps import StandIn
 
 import linbet_jax as lb
-from linbet_jax import plotting, regret
 from linbet_jax.cli import main
 from linbet_jax.errors import InputError
+from linbet_jax.figures import plotting
 from linbet_jax.report import figures, files, tables
 from linbet_jax.report.build import write_report
 from linbet_jax.report.gather import gather
 from linbet_jax.report.page import page
+from linbet_jax.statistics import regret
 
 POLICIES = ("tofu", "menu", "oful")
 

@@ -20,13 +20,13 @@ import jax
 import numpy as np
 import pytest
 
-from linbet_jax import tuning
 from linbet_jax.cli import main
 from linbet_jax.cli.parser import build_parser
 from linbet_jax.experiments import driver
 from linbet_jax.experiments import figure2 as work
 from linbet_jax.experiments.shared import Task
-from linbet_jax.plotting import save_figure
+from linbet_jax.figures.plotting import save_figure
+from linbet_jax.statistics import tuning
 
 PICTURES = ("figure2.png", "figure2.pdf", "figure2_regret.png", "figure2_regret.pdf")
 OUTPUTS = (*PICTURES, "figure2_tuning.png", "figure2_tuning.pdf", "table.md", "curves.csv")

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from linbet_jax import results
 from linbet_jax.errors import InputError
-from linbet_jax.results import RunFolder, RunFolderError
+from linbet_jax.storage import results
+from linbet_jax.storage.results import RunFolder, RunFolderError
 
 CONFIG = {"seeds": 10, "numerics": {"dtype": "float64", "jax": "1"}}
 
@@ -145,7 +145,7 @@ def test_what_a_killed_run_left_is_cleared_away(tmp_path):
 
 HOLD = """
 import sys, time
-from linbet_jax.results import RunFolder
+from linbet_jax.storage.results import RunFolder
 with RunFolder(sys.argv[1], {"seeds": 10}):
     print("open", flush=True)
     time.sleep(60)
@@ -177,7 +177,7 @@ def test_the_lock_is_let_go_at_the_end(tmp_path):
 
 WRITE = """
 import pathlib, sys
-from linbet_jax import results
+from linbet_jax.storage import results
 for _ in range(200):
     results.write_text(pathlib.Path(sys.argv[1]), "b" * 4096)
 """

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from linbet_jax import set_up_cpu
-from linbet_jax.cores import usable_cores
+from linbet_jax.simulation.cores import usable_cores
 
 
 def run(script, **environment):
@@ -31,7 +31,7 @@ NUMBERS = """
     import jax
     jax.config.update("jax_enable_x64", True)
     import linbet_jax as lb
-    from linbet_jax import simulator
+    from linbet_jax.simulation import simulator
     {setting}
     found = {{}}
     for name, data, dtype in (("oful", "S3", "float64"), ("crt", "S4", "float32"), ("mom", "S1", "float64"),

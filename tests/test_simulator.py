@@ -21,9 +21,9 @@ import pytest
 from traces import programs_at_most
 
 import linbet_jax as lb
-from linbet_jax import lanes, simulator
-from linbet_jax.cores import usable_cores
 from linbet_jax.errors import UnhealthyWarning
+from linbet_jax.simulation import lanes, simulator
+from linbet_jax.simulation.cores import usable_cores
 
 KEY = jax.random.key(0)
 
@@ -135,7 +135,7 @@ def test_simulations_at_the_same_time_share_the_cores(monkeypatch):
 AFTER_THE_MAIN_THREAD = """
     import atexit, os, threading, time, jax, numpy as np
     import linbet_jax as lb
-    from linbet_jax import lanes
+    from linbet_jax.simulation import lanes
     lanes.usable_cores = lambda: [0, 1]
     bandit = lb.LinearBandit(np.eye(3), np.array([0.9, 0.5, 0.1]), lb.noise.StudentT(3.0))
     policy, params = lb.make_policy("uniform", bandit, horizon=50)
@@ -239,7 +239,7 @@ INTERRUPTED = """
     import signal, threading, jax
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import linbet_jax as lb
-    from linbet_jax import simulator
+    from linbet_jax.simulation import simulator
     bandit = lb.dataset("S3")
     policy, params = lb.make_policy("oful", bandit, horizon=50_000_000)
     known = {"num_seeds": 1, "num_records": 1, "key": jax.random.key(0), "block_size": 1}

@@ -19,15 +19,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from linbet_jax import tables
 from linbet_jax.cli import reproduce as command
-from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
 from linbet_jax.experiments.driver import Cell, CellResult, Outputs
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.intervals import RESAMPLES, share_interval
-from linbet_jax.regret import fitted_exponent, summarize
-from linbet_jax.results import RunFolder, RunFolderError
+from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.statistics import tables
+from linbet_jax.statistics.intervals import RESAMPLES, share_interval
+from linbet_jax.statistics.regret import fitted_exponent, summarize
+from linbet_jax.storage.results import RunFolder, RunFolderError
 from linbet_jax.sweep.store import Store
 
 
@@ -683,7 +683,7 @@ def test_the_plans_of_remark3():
 RUN = """
 import sys
 from pathlib import Path
-from linbet_jax import runtime
+from linbet_jax.simulation import runtime
 from linbet_jax.cli.progress import Reporter
 runtime.prepare("cpu")
 from linbet_jax.experiments import driver, precision

@@ -25,11 +25,11 @@ from pyarrow import parquet
 from sweeps import StandIn, rows
 
 import linbet_jax as lb
-from linbet_jax import simulator
 from linbet_jax.cli import main
 from linbet_jax.cli import sweep as command
 from linbet_jax.errors import InputError
-from linbet_jax.results import RunFolderError
+from linbet_jax.simulation import simulator
+from linbet_jax.storage.results import RunFolderError
 from linbet_jax.sweep import InProcess, Outcome, Part, driver, executors, journal, read, run, status, store, work
 from linbet_jax.sweep.cells import plan
 

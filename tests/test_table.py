@@ -16,7 +16,7 @@ from sweep_folders import cell, make_sweep, numbers, write_cell
 
 import linbet_jax as lb
 from linbet_jax.cli import main
-from linbet_jax.results import RunFolderError
+from linbet_jax.storage.results import RunFolderError
 from linbet_jax.sweep import table
 from linbet_jax.sweep.reading import read_run
 

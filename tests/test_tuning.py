@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import linbet_jax as lb
-from linbet_jax import tuning
-from linbet_jax.plotting import tuning_figure
+from linbet_jax.figures.plotting import tuning_figure
+from linbet_jax.statistics import tuning
 
 KEY = jax.random.key(4)
 

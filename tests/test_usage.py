@@ -6,8 +6,8 @@ import shlex
 import pytest
 from sweep_folders import cell, make_sweep
 
-from linbet_jax import runtime
 from linbet_jax.cli import main
+from linbet_jax.simulation import runtime
 
 BOUNDS = "bounds --d 10 --T 2e4 --epsilon 1 --c 3 --b 19 --S 2 --D 3 --L 4"
 WRONG = [

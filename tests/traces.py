@@ -5,7 +5,7 @@ import contextlib
 import chex
 import pytest
 
-from linbet_jax import simulator
+from linbet_jax.simulation import simulator
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Prints what can be named: policies with their options, noise laws, data sets."""
     from linbet_jax import noise, policies
-    from linbet_jax.datasets import DATASETS
+    from linbet_jax.bandits.datasets import DATASETS
 
     print("Policies, with the options of make_policy beside horizon, delta, ridge and radius_scale:")
     for name in policies.names():

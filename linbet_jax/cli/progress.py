@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as LeftColumn
 
-from linbet_jax.tables import duration
+from linbet_jax.statistics.tables import duration
 
 __all__ = ["Reporter", "SweepReporter"]
 

@@ -7,8 +7,8 @@ import importlib
 import sys
 from pathlib import Path
 
-from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
+from linbet_jax.simulation import runtime
 
 __all__ = ["run"]
 

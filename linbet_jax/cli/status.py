@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from linbet_jax.tables import duration
+from linbet_jax.statistics.tables import duration
 
 __all__ = ["run"]
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linbet_jax import runtime
 from linbet_jax.cli.progress import SweepReporter
 from linbet_jax.errors import InputError
+from linbet_jax.simulation import runtime
 
 if TYPE_CHECKING:
     from linbet_jax.sweep.targets import Target

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from linbet_jax import runtime
 from linbet_jax.cli.progress import Reporter
+from linbet_jax.simulation import runtime
 
 __all__ = ["run"]
 

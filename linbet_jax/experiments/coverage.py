@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linbet_jax import provenance
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.datasets import dataset
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import dataset
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Task
-from linbet_jax.intervals import quantile_interval, share_interval
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
 from linbet_jax.policies import bystander
-from linbet_jax.tables import aligned_table, csv_text, markdown_table, number, span
+from linbet_jax.statistics.intervals import quantile_interval, share_interval
+from linbet_jax.statistics.tables import aligned_table, csv_text, markdown_table, number, span
+from linbet_jax.storage import provenance
 
 __all__ = ["POLICIES", "plan"]
 

@@ -22,9 +22,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from linbet_jax import provenance
-from linbet_jax.plotting import save_figure
-from linbet_jax.results import RunFolder, digest, write_text
+from linbet_jax.figures.plotting import save_figure
+from linbet_jax.storage import provenance
+from linbet_jax.storage.results import RunFolder, digest, write_text
 from linbet_jax.sweep.store import Store
 
 __all__ = ["Cell", "CellResult", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]

@@ -16,16 +16,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from linbet_jax import provenance
-from linbet_jax.datasets import DATASETS
+from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.experiments.table1 import data_set_names
-from linbet_jax.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
-from linbet_jax.regret import Summary, paired_difference, summarize
-from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number
-from linbet_jax.tuning import GRID, TUNING, TuningCurve
+from linbet_jax.figures.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
+from linbet_jax.statistics.regret import Summary, paired_difference, summarize
+from linbet_jax.statistics.tables import aligned_table, csv_text, interval, markdown_table, number
+from linbet_jax.statistics.tuning import GRID, TUNING, TuningCurve
+from linbet_jax.storage import provenance
 
 __all__ = ["POLICIES", "plan"]
 

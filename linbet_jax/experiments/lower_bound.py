@@ -14,14 +14,15 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from linbet_jax import provenance, theory
-from linbet_jax.datasets import lower_bound
+from linbet_jax import theory
+from linbet_jax.bandits.datasets import lower_bound
 from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
-from linbet_jax.tables import aligned_table, csv_text, interval, markdown_table, number, span
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.statistics.tables import aligned_table, csv_text, interval, markdown_table, number, span
+from linbet_jax.storage import provenance
 
 __all__ = ["POLICIES", "plan"]
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import Cell, CellResult, Progress, long_form
 from linbet_jax.experiments.shared import Task
-from linbet_jax.policy import Policy
-from linbet_jax.simulator import Result
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.simulator import Result
 
 __all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
 

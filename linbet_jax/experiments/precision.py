@@ -28,15 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from linbet_jax.datasets import DATASETS
+from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.intervals import share_interval
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure, policy_label
-from linbet_jax.regret import Summary
-from linbet_jax.simulator import Result
-from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.simulation.simulator import Result
+from linbet_jax.statistics.intervals import share_interval
+from linbet_jax.statistics.regret import Summary
+from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number
 
 __all__ = ["POLICIES", "plan"]
 

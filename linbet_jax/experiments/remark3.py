@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from linbet_jax.experiments import measure, shared
 from linbet_jax.experiments.driver import CellResult, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
-from linbet_jax.regret import Summary
-from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
+from linbet_jax.statistics.regret import Summary
+from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number
 
 __all__ = ["plan"]
 

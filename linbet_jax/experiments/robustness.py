@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from linbet_jax.datasets import DATASETS
+from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.plotting import COLORS, Chart, chart_figure
-from linbet_jax.policy import Policy
-from linbet_jax.tables import aligned_table, csv_text, markdown_table, number
-from linbet_jax.tuning import GRID, TUNING
+from linbet_jax.figures.plotting import COLORS, Chart, chart_figure
+from linbet_jax.policies.policy import Policy
+from linbet_jax.statistics.tables import aligned_table, csv_text, markdown_table, number
+from linbet_jax.statistics.tuning import GRID, TUNING
 
 __all__ = ["plan"]
 

@@ -11,20 +11,20 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from linbet_jax import provenance
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
-from linbet_jax.datasets import DATASETS, dataset
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
 from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Progress, long_form
-from linbet_jax.intervals import Estimate
-from linbet_jax.plotting import Series, policy_label
+from linbet_jax.figures.plotting import Series, policy_label
 from linbet_jax.policies import make_policy
-from linbet_jax.policy import Policy
-from linbet_jax.regret import Summary, exponent_interval, paired_difference, summarize
-from linbet_jax.simulator import Result, simulate_grid
-from linbet_jax.tables import interval, number
-from linbet_jax.tuning import TuningCurve, tune
+from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.simulator import Result, simulate_grid
+from linbet_jax.statistics.intervals import Estimate
+from linbet_jax.statistics.regret import Summary, exponent_interval, paired_difference, summarize
+from linbet_jax.statistics.tables import interval, number
+from linbet_jax.statistics.tuning import TuningCurve, tune
+from linbet_jax.storage import provenance
 
 __all__ = [
     "CODE",

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linbet_jax import provenance
-from linbet_jax.datasets import DATASETS, dataset
+from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
-from linbet_jax.results import RunFolder, write_text
+from linbet_jax.storage import provenance
+from linbet_jax.storage.results import RunFolder, write_text
 
 __all__ = ["data_set_names", "rows", "text", "write"]
 

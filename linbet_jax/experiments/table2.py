@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax import theory
-from linbet_jax.datasets import DATASETS
+from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import measure, shared
 from linbet_jax.experiments.driver import CellResult, Outputs, Plan
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.intervals import Estimate
-from linbet_jax.plotting import COLORS, Chart, Series, chart_figure
-from linbet_jax.regret import fitted_exponent
-from linbet_jax.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
+from linbet_jax.statistics.intervals import Estimate
+from linbet_jax.statistics.regret import fitted_exponent
+from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 
 __all__ = ["plan"]
 

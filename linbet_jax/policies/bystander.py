@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policy import Buffers, Opening, Policy, Update
+from linbet_jax.policies.policy import Buffers, Opening, Policy, Update
 
 
 class BystanderParams(NamedTuple):

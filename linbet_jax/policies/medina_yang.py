@@ -12,9 +12,9 @@ from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies._checks import check_params, flag
 from linbet_jax.policies.designs import Design
+from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import ridge_policy, scaled_radius
-from linbet_jax.policy import About, Policy
 
 
 class MomParams(NamedTuple):

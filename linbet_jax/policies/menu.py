@@ -14,9 +14,9 @@ from linbet_jax.kernels.medians import median_center
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import scaled_radius
-from linbet_jax.policy import About, Policy, Region
 
 
 class MenuParams(NamedTuple):

@@ -11,9 +11,9 @@ import jax
 from linbet_jax import theory
 from linbet_jax.policies._checks import number
 from linbet_jax.policies.designs import Design
+from linbet_jax.policies.policy import Policy
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import ridge_policy, scaled_radius
-from linbet_jax.policy import Policy
 
 
 class OfulParams(NamedTuple):

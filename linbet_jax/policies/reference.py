@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Design
+from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import ridge_policy
-from linbet_jax.policy import About, Policy
 
 
 class UniformParams(NamedTuple):

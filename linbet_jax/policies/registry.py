@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from linbet_jax.policies._checks import count, number
 from linbet_jax.policies.designs import Design, design_of
-from linbet_jax.policy import Policy
+from linbet_jax.policies.policy import Policy
 
 __all__ = ["BanditFacts", "Cost", "Entry", "Setup", "entry", "make_policy", "names", "options", "register"]
 

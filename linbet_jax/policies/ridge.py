@@ -12,7 +12,7 @@ from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
-from linbet_jax.policy import About, Policy, Region
+from linbet_jax.policies.policy import About, Policy, Region
 
 __all__ = ["RidgeState", "ridge_policy", "scaled_radius"]
 

@@ -31,9 +31,9 @@ from linbet_jax.kernels.whitening import (
 )
 from linbet_jax.policies._checks import check_params, count, flag
 from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.policy import About, Buffers, Opening, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import scaled_radius
-from linbet_jax.policy import About, Buffers, Opening, Policy, Region
 
 CAPACITY = 24  # doubtful payoffs at a time once the opening is over; a run that needs more is repeated with four times
 OPENING = 512  # first pulls, while widths are large and many payoffs doubtful

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linbet_jax.errors import InputError
-from linbet_jax.plotting import policy_colors
+from linbet_jax.figures.plotting import policy_colors
 from linbet_jax.report import tables
 from linbet_jax.report.figures import pictures
 from linbet_jax.report.files import save_pictures
 from linbet_jax.report.gather import gather
 from linbet_jax.report.page import page
-from linbet_jax.results import write_text
+from linbet_jax.storage.results import write_text
 from linbet_jax.sweep.table import load
 
 __all__ = ["FORMATS", "PANELS", "Outcome", "write_report"]

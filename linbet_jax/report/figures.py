@@ -22,8 +22,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from linbet_jax.plotting import OneUnit, robust_limits, spread_apart, styled
-from linbet_jax.regret import Share, Summary
+from linbet_jax.figures.plotting import OneUnit, robust_limits, spread_apart, styled
 from linbet_jax.report.gather import (
     SHOWN,
     Band,
@@ -36,6 +35,7 @@ from linbet_jax.report.gather import (
     parameter_name,
     plain_value,
 )
+from linbet_jax.statistics.regret import Share, Summary
 from linbet_jax.theory import BOUNDED, regret_exponent
 
 __all__ = ["GRID", "INK", "MUTED", "Picture", "better", "missing_letters_pass", "number", "pictures", "shortened"]

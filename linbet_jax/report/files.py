@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from linbet_jax.plotting import save_figure, styled
+from linbet_jax.figures.plotting import save_figure, styled
 from linbet_jax.report.figures import (
     BOTTOM,
     GRID,

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linbet_jax import regret, theory
-from linbet_jax.labels import policy_label
+from linbet_jax import theory
+from linbet_jax.policies.labels import policy_label
+from linbet_jax.statistics import regret
 from linbet_jax.sweep.reading import CellFileError, CellRun
 from linbet_jax.sweep.table import Cell, Pair, Results, compare, spoiled
 

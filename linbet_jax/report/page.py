@@ -19,8 +19,8 @@ from linbet_jax.report import tables
 from linbet_jax.report.figures import Picture, better, number
 from linbet_jax.report.files import inline_svg
 from linbet_jax.report.gather import Comparison, Report, Setting, parameter_name
+from linbet_jax.statistics.tables import duration
 from linbet_jax.sweep.table import Cell
-from linbet_jax.tables import duration
 
 __all__ = ["page"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from linbet_jax import tables
 from linbet_jax.report.figures import number
 from linbet_jax.report.gather import Report, Setting, Variant, parameter_name, plain_value
+from linbet_jax.statistics import tables
+from linbet_jax.statistics.tables import escaped_markdown, latex_longtable, markdown_table
 from linbet_jax.sweep.table import Cell
-from linbet_jax.tables import escaped_markdown, latex_longtable, markdown_table
 
 __all__ = ["HEADINGS", "csv_text", "latex", "markdown", "parameters", "rows"]
 

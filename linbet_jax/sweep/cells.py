@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from linbet_jax import policies, provenance
-from linbet_jax.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
-from linbet_jax.datasets import HORIZONS
+from linbet_jax import policies
+from linbet_jax.bandits.datasets import HORIZONS
 from linbet_jax.errors import InputError
-from linbet_jax.labels import policy_label
-from linbet_jax.results import digest
-from linbet_jax.simulator import program_key
+from linbet_jax.policies.labels import policy_label
+from linbet_jax.simulation.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
+from linbet_jax.simulation.simulator import program_key
+from linbet_jax.storage import provenance
+from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins, work, worlds
 from linbet_jax.sweep.grid import CELL_KEYS
 from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep

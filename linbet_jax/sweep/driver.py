@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from linbet_jax import provenance
-from linbet_jax.results import MANIFEST, RunFolder, RunFolderError, differences, digest
+from linbet_jax.statistics.tables import number
+from linbet_jax.storage import provenance
+from linbet_jax.storage.results import MANIFEST, RunFolder, RunFolderError, differences, digest
 from linbet_jax.sweep.cells import Cell, block_size, entries, numerics_of, plan, swept_names
 from linbet_jax.sweep.estimate import COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
@@ -22,7 +23,6 @@ from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
 from linbet_jax.sweep.reading import listed_cells
 from linbet_jax.sweep.store import Rows, Store, merged_facts
-from linbet_jax.tables import number
 
 __all__ = ["Reporter", "Summary", "check", "run"]
 

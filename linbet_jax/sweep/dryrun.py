@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from linbet_jax.statistics.tables import duration
 from linbet_jax.sweep.cells import numerics_of, plan
 from linbet_jax.sweep.estimate import BYTES_PER_ROW, COMPILE_SECONDS, cell_microseconds
 from linbet_jax.sweep.executors import Executor
 from linbet_jax.sweep.model import Sweep
-from linbet_jax.tables import duration
 
 __all__ = ["text"]
 

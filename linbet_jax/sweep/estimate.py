@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from linbet_jax.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 
 __all__ = ["BYTES_PER_ROW", "COMPILE_SECONDS", "cell_microseconds"]
 

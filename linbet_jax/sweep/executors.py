@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from linbet_jax.lanes import lanes_of
+from linbet_jax.simulation.lanes import lanes_of
 from linbet_jax.sweep.work import run_part
 
 __all__ = ["Advance", "Executor", "InProcess", "Outcome", "Part", "Wanted"]

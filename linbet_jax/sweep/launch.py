@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker, spawn
 from typing import Any
 
-from linbet_jax import runtime
 from linbet_jax.errors import InputError
+from linbet_jax.simulation import runtime
 from linbet_jax.sweep.targets import Address, Local, Slurm, Target
 
 __all__ = ["GPU", "connect", "job_script", "workers"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linbet_jax.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
+from linbet_jax.storage.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.reading import listed_cells, read_notes
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from linbet_jax import policies, sources
+from linbet_jax import policies
 from linbet_jax.errors import InputError
+from linbet_jax.storage import sources
 from linbet_jax.sweep import reads
 
 __all__ = ["call", "files", "load"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from linbet_jax.results import RunFolderError
+from linbet_jax.storage.results import RunFolderError
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.store import METADATA
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from linbet_jax.results import CELLS, digest, replacing
+from linbet_jax.storage.results import CELLS, digest, replacing
 
 __all__ = ["SCHEMA", "Header", "Rows", "Store", "merged_facts"]
 

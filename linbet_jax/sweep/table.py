@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from linbet_jax import regret
 from linbet_jax.errors import InputError
-from linbet_jax.results import CELLS, MANIFEST, RunFolderError, read_json
+from linbet_jax.statistics import regret
+from linbet_jax.storage.results import CELLS, MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep.reading import CellFileError, CellRun, Journey, read_journal, read_notes, read_run
 
 __all__ = ["Cell", "Pair", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]

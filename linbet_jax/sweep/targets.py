@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from linbet_jax import runtime
 from linbet_jax.errors import InputError
+from linbet_jax.simulation import runtime
 
 __all__ = ["Address", "Local", "Slurm", "Target", "parse"]
 

@@ -18,12 +18,12 @@ import jax
 import numpy as np
 
 from linbet_jax import noise
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.datasets import dataset, lower_bound, make_instance
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
 from linbet_jax.policies import make_policy
-from linbet_jax.policy import Policy
-from linbet_jax.simulator import Result, simulate_grid
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.simulator import Result, simulate_grid
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from linbet_jax import provenance, runtime
-from linbet_jax.checks import x64_enabled
 from linbet_jax.errors import InputError
+from linbet_jax.simulation import runtime
+from linbet_jax.simulation.checks import x64_enabled
+from linbet_jax.storage import provenance
 from linbet_jax.sweep.work import run_part
 
 __all__ = ["Setup", "compute", "numbers", "prepare", "where"]

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax import noise
-from linbet_jax.bandit import LinearBandit
+from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.errors import InputError
-from linbet_jax.provenance import instance_digest
-from linbet_jax.results import digest
+from linbet_jax.storage.provenance import instance_digest
+from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.model import ARMS, SetChoice
 from linbet_jax.sweep.schema import decoded, nearest, shown

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.checks import check_devices
-from linbet_jax.cores import usable_cores
+from linbet_jax.simulation.checks import check_devices
+from linbet_jax.simulation.cores import usable_cores
 
 
 class Lanes(NamedTuple):

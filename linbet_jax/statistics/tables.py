@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, SupportsFloat
 
 if TYPE_CHECKING:
-    from linbet_jax.regret import Summary
+    from linbet_jax.statistics.regret import Summary
 
 __all__ = [
     "aligned_table",

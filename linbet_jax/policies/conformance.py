@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.policy import Policy
+from linbet_jax.policies.policy import Policy
 
 _ADVICE: tuple[tuple[type[Exception], str], ...] = (
     (

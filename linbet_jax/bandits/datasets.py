@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax import theory
-from linbet_jax.bandit import Generator, LinearBandit
+from linbet_jax.bandits.bandit import Generator, LinearBandit
 from linbet_jax.noise import Pareto, PayoffLaw, StudentT, TwoPoint, float_dtype
 
 __all__ = ["DATASETS", "HORIZONS", "DatasetSpec", "dataset", "lower_bound", "make_instance"]

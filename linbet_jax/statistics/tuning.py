@@ -16,13 +16,13 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.checks import check_on_host, whole_number
-from linbet_jax.datasets import dataset
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import dataset
 from linbet_jax.policies import make_policy
-from linbet_jax.policy import Policy
-from linbet_jax.regret import Summary, summarize
-from linbet_jax.simulator import simulate_grid
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.checks import check_on_host, whole_number
+from linbet_jax.simulation.simulator import simulate_grid
+from linbet_jax.statistics.regret import Summary, summarize
 
 __all__ = ["GRID", "TUNING", "Maker", "Tuning", "TuningCurve", "check_criterion", "choose_scale", "tune", "tuning_key"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from linbet_jax.intervals import (
+from linbet_jax.statistics.intervals import (
     RESAMPLES,
     TRIMMED,
     Estimate,
@@ -34,7 +34,7 @@ from linbet_jax.intervals import (
 )
 
 if TYPE_CHECKING:
-    from linbet_jax.simulator import Result
+    from linbet_jax.simulation.simulator import Result
 
 __all__ = [
     "Estimate",

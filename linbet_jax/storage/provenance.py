@@ -14,18 +14,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from linbet_jax import sources
 from linbet_jax._version import __version__
-from linbet_jax.bandit import LinearBandit
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.storage import sources
 
 __all__ = ["code_digest", "constants", "environment", "instance_digest", "numerics"]
 
-_COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.tuning")  # whose numbers are kept: all that is in a cell
+_COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.statistics.tuning")  # whose numbers are kept: all that is in a cell
 
 
 def sources_of(*modules: str) -> dict[str, bytes]:
     """What is written in the files of this package that importing these modules runs, by their places in it."""
-    home = Path(__file__).parent
+    home = Path(__file__).parent.parent
     found: dict[str, bytes] = {}
     waiting = list(modules)
     while waiting:

@@ -23,8 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.checks import (
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.errors import UnhealthyWarning
+from linbet_jax.noise import traceable
+from linbet_jax.policies.conformance import check_policy
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.checks import (
     block_of,
     check_dtype,
     check_key,
@@ -36,12 +40,8 @@ from linbet_jax.checks import (
     whole_number,
     x64_enabled,
 )
-from linbet_jax.conformance import check_policy
-from linbet_jax.errors import UnhealthyWarning
-from linbet_jax.lanes import abandon, first_lane, here, lanes_of, submit
-from linbet_jax.noise import traceable
-from linbet_jax.policy import Policy
-from linbet_jax.replication import Plan, World, replicate
+from linbet_jax.simulation.lanes import abandon, first_lane, here, lanes_of, submit
+from linbet_jax.simulation.replication import Plan, World, replicate
 
 STRETCH = 128  # pulls whose noise is drawn at once; the nearest divisor of T is taken
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in

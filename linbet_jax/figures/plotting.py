@@ -37,13 +37,13 @@ from matplotlib.text import Text
 from matplotlib.ticker import Formatter
 from numpy.typing import ArrayLike, NDArray
 
-from linbet_jax.labels import policy_label
 from linbet_jax.policies import entry, names
-from linbet_jax.regret import Summary, fitted_exponent
-from linbet_jax.results import replacing
+from linbet_jax.policies.labels import policy_label
+from linbet_jax.statistics.regret import Summary, fitted_exponent
+from linbet_jax.storage.results import replacing
 
 if TYPE_CHECKING:
-    from linbet_jax.tuning import TuningCurve
+    from linbet_jax.statistics.tuning import TuningCurve
 
 __all__ = [
     "COLORS",

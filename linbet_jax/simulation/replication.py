@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.noise import variates
-from linbet_jax.policy import Policy, Region, Update
+from linbet_jax.policies.policy import Policy, Region, Update
 
 
 class Plan(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 
-from linbet_jax.checks import whole_number
-from linbet_jax.cores import usable_cores
 from linbet_jax.errors import InputError
-from linbet_jax.lanes import cpu_devices_chosen, devices_in_environment
+from linbet_jax.simulation.checks import whole_number
+from linbet_jax.simulation.cores import usable_cores
+from linbet_jax.simulation.lanes import cpu_devices_chosen, devices_in_environment
 
 __all__ = ["Runtime", "prepare", "set_up_cpu", "usable_cores"]
 

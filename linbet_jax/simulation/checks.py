@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.bandit import LinearBandit
-from linbet_jax.policy import Policy
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.policies.policy import Policy
 
 CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
 GPU_BLOCK = 4096
