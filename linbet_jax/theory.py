@@ -98,6 +98,9 @@ def optimism_regret_bound(
     return 2 * pulls * largest * _sqrt(widths)
 
 
+OWN_NORM = math.inf
+"""S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
+
 BOUNDED = ("menu", "tofu", "mom", "crt", "oful")  # the policies with a regret bound
 
 

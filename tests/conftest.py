@@ -3,10 +3,21 @@
 The time-out of every test is pytest-timeout's `timeout` in pyproject.toml: a deadlock ends as a failure.
 """
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # Programs that several tests compile, in whichever worker or child process, are compiled once a run.
+    compiled = tempfile.mkdtemp(prefix="linbet-tests-")
+    atexit.register(shutil.rmtree, compiled, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
 
 import jax
 import pytest

@@ -8,6 +8,8 @@ import pytest
 
 from linbet_jax import kernels
 from linbet_jax.kernels import gram as gram_kernels
+from linbet_jax.kernels.medians import plain_center
+from linbet_jax.kernels.selection import TIE_TOLERANCE
 from linbet_jax.kernels.truncation import doubtful_resize
 from linbet_jax.kernels.whitening import num_shifts, root_quadrature
 
@@ -315,9 +317,10 @@ def test_median_center_is_the_pseudocode(seed, kind):
         estimates[::2] += 1e6
     gram = random_gram(rng, dim)
     expected_index, expected_radius = numpy_center(estimates, gram)
-    index, radius = kernels.median_center(jnp.asarray(estimates), jnp.asarray(gram))
-    assert int(index) == expected_index
-    np.testing.assert_allclose(radius, expected_radius, rtol=1e-7, atol=1e-9)
+    for center in (kernels.median_center, plain_center):
+        index, radius = center(jnp.asarray(estimates), jnp.asarray(gram))
+        assert int(index) == expected_index
+        np.testing.assert_allclose(radius, expected_radius, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("num", "dim"), [(317, 10), (318, 20)])
@@ -416,6 +419,16 @@ def test_ties_are_ties_up_to_rounding():
     assert int(kernels.optimistic_arm(arms, jnp.ones(1), jnp.eye(1), jnp.asarray(1.0))) == 0
     clear = jnp.array([[0.3], [0.3 + 1e-9]])
     assert int(kernels.optimistic_arm(clear, jnp.ones(1), jnp.eye(1), jnp.asarray(1.0))) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_tolerance_of_a_tie(dtype):
+    tolerance = TIE_TOLERANCE[dtype]
+    center, gram_inverse, radius = jnp.ones(1, dtype), jnp.eye(1, dtype=dtype), jnp.zeros((), dtype)
+    for less, chosen in ((tolerance / 2, 0), (2 * tolerance, 1)):
+        arms = jnp.asarray([[3.0 * (1 - less)], [3.0]], dtype)
+        assert int(kernels.optimistic_arm(arms, center, gram_inverse, radius)) == chosen
+    assert tolerance > 30 * np.finfo(dtype).eps  # of the sums of d products, many roundings
 
 
 def test_widths_at_the_start():  # P3

@@ -171,7 +171,7 @@ LAYERS = {
     "noise": set(),
     "policies": {"kernels", "theory"},
     "bandits": {"noise", "theory"},
-    "simulation": {"errors", "kernels", "noise", "policies", "bandits"},
+    "simulation": {"errors", "theory", "kernels", "noise", "policies", "bandits"},
     "statistics": {"policies", "bandits", "simulation"},
     "storage": {"_version", "errors", "bandits"},
     "figures": {"policies", "statistics", "storage"},

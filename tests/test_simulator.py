@@ -265,14 +265,14 @@ INTERRUPTED = """
             lb.simulate(policy, params, bandit, horizon=horizon, **known)
         except KeyboardInterrupt:
             print("running", bool(running), flush=True)
-        if horizon < 10**6:
+        if horizon < 10**7:
             print(lb.simulate(policy, params, bandit, horizon=1_280, **known).health, flush=True)
 """
 
 
 def test_an_interrupt_is_heard_while_a_launch_runs_and_the_next_simulation_works():
     # The last launch would run for many minutes: the process does not wait for it, and ends without a crash.
-    code = textwrap.dedent(INTERRUPTED).replace("{horizons}", "(640_000, 50_000_000)")
+    code = textwrap.dedent(INTERRUPTED).replace("{horizons}", "(8_000_000, 50_000_000)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["running True", "[0]", "running True"]
@@ -381,8 +381,8 @@ def test_float32_plays_the_same_noise():
 
 @pytest.mark.parametrize(
     ("name", "horizon"),
-    [("oful", horizon) for horizon in (1, 7, 128, 129, 131, 250, 257, 1000)]
-    + [("mom", horizon) for horizon in (24, 128, 129, 131, 250, 257, 1000)],  # 24 is the least that MoM can play
+    [("oful", horizon) for horizon in (1, 7, 128, 129, 250, 1000)]
+    + [("mom", horizon) for horizon in (24, 128, 131, 257)],  # 24 is the least that MoM can play
 )
 def test_records_are_exact(name, horizon):
     bandit = bandit_of()
@@ -463,9 +463,8 @@ def test_rank_one_updates_do_not_drift_in_a_million_pulls(name):
 # Updates in turn
 
 
-@pytest.mark.parametrize("horizon", [1021, 1024])
-def test_updates_in_turn_play_what_single_ones_play(horizon):
-    # A prime: whole stretches, the opening's end, and a remainder that ends on a deferred update; and stretches alone.
+def test_updates_in_turn_play_what_single_ones_play():
+    horizon = 1021  # a prime: whole stretches, the opening's end, and a remainder that ends on a deferred update
     bandit = bandit_of(8, 4, lb.noise.Pareto(2.0), epsilon=0.5)
     policy, params = lb.make_policy("tofu", bandit, horizon=horizon, radius_scale=0.05)
     single = policy._replace(update=policy.buffers.opening.policy.update)  # the opening updates one by one
@@ -603,22 +602,23 @@ def test_one_trace_per_policy_shape_and_dtype():
 # What is compiled
 
 
+class Traced(Exception):
+    """Ends a simulation before it is compiled."""
+
+
 def jaxpr_of(name, bandit, horizon, **options):
     policy, params = lb.make_policy(name, bandit, horizon=horizon, **options)
-    found = []
     original = simulator.lower
 
-    def keep(launch, arguments):
-        found.append(original(launch, arguments))
-        return found[-1]
+    def stop(launch, arguments):
+        raise Traced(original(launch, arguments))
 
-    simulator.lower = keep
-    simulator._PROGRAMS.clear()
-    try:
-        lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64")
-    finally:
-        simulator.lower = original
-    return found[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator, "_PROGRAMS", {})
+        patch.setattr(simulator, "lower", stop)
+        with pytest.raises(Traced) as stopped:
+            lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64")
+    return stopped.value.args[0]
 
 
 def test_menu_estimates_once_an_epoch():  # P16
@@ -1159,6 +1159,8 @@ def test_progress_waits_for_replications_that_are_repeated():
         num_seeds=4,
         key=KEY,
         dtype="float64",
+        trace=True,  # test_policies.py compiles the same programs
+        block_size=4,
         progress=lambda done, total: seen.append((done, total)),
     )
     assert result.reruns == 4

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.noise import PayoffLaw, admissible_epsilon, check_means, float_dtype, traceable, variates
+from linbet_jax.theory import OWN_NORM
 
 __all__ = ["Generator", "LinearBandit", "Sampler"]
 
@@ -51,7 +52,7 @@ class LinearBandit:
         epsilon: the paper's epsilon in (0, 1]; moments are of order 1 + epsilon.
         raw_moment_bound: b >= E|y|^(1+epsilon), over all arms.
         central_moment_bound: c >= E|y - mean|^(1+epsilon), over all arms.
-        theta_norm: S >= ||theta_star||_2; math.inf means each replication's own norm (fresh instances).
+        theta_norm: S >= ||theta_star||_2; `theory.OWN_NORM` means each replication's own (fresh instances).
         arm_norm: D >= ||x||_2; math.inf where nothing was said (fresh instances).
         mean_bound: L >= |<x, theta_star>|.
         noise_std: the largest standard deviation of a payoff over all arms, math.inf where infinite or not known.
@@ -249,7 +250,7 @@ class LinearBandit:
                 (L is then math.inf).
             raw_moment_bound: b, by default as said at best_mean.
             central_moment_bound: c, by default likewise.
-            theta_norm: S for all instances, by default math.inf: each replication is told its own ||theta_star||_2.
+            theta_norm: S for all instances, by default `theory.OWN_NORM`: each replication is told its own.
             arm_norm: D, by default math.inf (it enters the theorems' bounds, no policy).
             name: a label for tables and files.
 
@@ -289,7 +290,7 @@ class LinearBandit:
             epsilon=epsilon,
             raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
             central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
-            theta_norm=math.inf if theta_norm is None else _nonnegative("theta_norm", theta_norm),
+            theta_norm=OWN_NORM if theta_norm is None else _nonnegative("theta_norm", theta_norm),
             arm_norm=math.inf if arm_norm is None else _nonnegative("arm_norm", arm_norm),
             mean_bound=largest,
             noise_std=std,

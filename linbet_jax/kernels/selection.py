@@ -7,6 +7,9 @@ import jax.numpy as jnp
 
 from linbet_jax.kernels.gram import dot
 
+TIE_TOLERANCE = {"float32": 1e-5, "float64": 1e-11}
+"""Indices that differ by less than this share of the largest tie: some hundred roundings of a sum of d products."""
+
 
 def squared_widths(arms: jax.Array, gram_inverse: jax.Array) -> jax.Array:
     """x^T V^-1 x for every arm: arms [K, d], gram_inverse [d, d] -> [K], never below 0."""
@@ -16,13 +19,13 @@ def squared_widths(arms: jax.Array, gram_inverse: jax.Array) -> jax.Array:
 def argmax_index(values: jax.Array, squared: jax.Array, radius: jax.Array) -> jax.Array:
     """The arm of the largest value + radius * width: values [K], squared widths [K] -> [] int32; -1 if none is finite.
 
-    Indices within rounding of the largest (1e-11 of it in float64, 1e-5 in float32) tie, and the lowest arm wins. On
-    symmetric decision sets many indices are equal in exact arithmetic; without this rule the last bit would choose, and
-    devices, batch shapes and equivalent formulas would play different arms.
+    Indices within rounding of the largest (`TIE_TOLERANCE`) tie, and the lowest arm wins. On symmetric decision sets
+    many indices are equal in exact arithmetic; without this rule the last bit would choose, and devices, batch shapes
+    and equivalent formulas would play different arms.
     """
     indices = values + radius * jnp.sqrt(jnp.maximum(squared, 0))
     largest = jnp.max(indices)
-    tolerance = 1e-11 if indices.dtype == jnp.float64 else 1e-5
+    tolerance = TIE_TOLERANCE["float64" if indices.dtype == jnp.float64 else "float32"]
     first = jnp.argmax(indices >= largest - tolerance * jnp.abs(largest))
     return jnp.where(jnp.isfinite(largest), first, -1).astype(jnp.int32)
 

@@ -6,6 +6,8 @@ import math
 import numbers
 from typing import Any
 
+from linbet_jax.theory import OWN_NORM
+
 # field: (least, most, whether each end is allowed, the range in words)
 _RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
     "ridge": (0.0, math.inf, False, False, "positive and finite"),
@@ -69,7 +71,7 @@ def flag(field: str, value: Any) -> bool:
 
 
 def check_params(params: Any) -> None:
-    """Check every known field of a NamedTuple of host numbers; a theta_norm of infinity is the caller's to judge.
+    """Check every known field of a NamedTuple of host numbers; `OWN_NORM` as theta_norm is the caller's to judge.
 
     Raises:
         ValueError: naming the field, the value and what is allowed.
@@ -79,5 +81,5 @@ def check_params(params: Any) -> None:
             f"params={type(params).__name__}: must be the NamedTuple that make_policy returned for this policy"
         )
     for field, value in params._asdict().items():
-        if field in _RANGES and not (field == "theta_norm" and value == math.inf):
+        if field in _RANGES and not (field == "theta_norm" and value == OWN_NORM):
             number(field, value)

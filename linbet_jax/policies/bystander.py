@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
 
 from linbet_jax.policies.policy import Buffers, Opening, Policy, Update
+from linbet_jax.theory import OWN_NORM
 
 
 class BystanderParams(NamedTuple):
@@ -46,7 +46,7 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
     Raises:
         ValueError: for an infinite theta_norm, which only the policy itself may be given.
     """
-    if getattr(params, "theta_norm", 0.0) == math.inf:
+    if getattr(params, "theta_norm", 0.0) == OWN_NORM:
         raise ValueError(
             "theta_norm=inf: a bystander must be told S, since fresh instances tell theirs to params alone"
         )

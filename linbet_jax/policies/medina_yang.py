@@ -64,7 +64,7 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
 
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: MomParams) -> jax.Array:
         started = theory.mom_radius(
-            updates.astype(params.ridge.dtype),
+            updates.astype(log_det_ratio.dtype),
             epochs=params.epochs,
             pulls=pulls,
             block_pulls=pulls // blocks,
@@ -139,7 +139,7 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
 
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: CrtParams) -> jax.Array:
         started = theory.crt_radius(
-            jnp.maximum(updates, 1).astype(params.ridge.dtype),
+            jnp.maximum(updates, 1).astype(log_det_ratio.dtype),
             horizon=params.horizon,
             log_det_ratio=log_det_ratio,
             delta=params.delta,

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.noise import variates
 from linbet_jax.policies.policy import Policy, Region, Update
+from linbet_jax.theory import OWN_NORM
 
 
 class Plan(NamedTuple):
@@ -299,11 +300,11 @@ def _covered(covered: tuple[jax.Array, jax.Array], region: Region, theta_star: j
 
 
 def _localise(params: Any, theta_star: jax.Array) -> Any:
-    """For a fresh instance per replication an infinite ``theta_norm`` stands for that instance's own norm S."""
+    """For a fresh instance per replication `OWN_NORM` stands for that instance's own norm S."""
     if not hasattr(params, "theta_norm"):
         return params
     own = jnp.sqrt(jnp.sum(theta_star * theta_star))
-    return params._replace(theta_norm=jnp.where(jnp.isinf(params.theta_norm), own, params.theta_norm))
+    return params._replace(theta_norm=jnp.where(params.theta_norm == OWN_NORM, own, params.theta_norm))
 
 
 def _all_finite(state: Any) -> jax.Array:

@@ -156,17 +156,13 @@ def _run_blocks(
 ) -> dict[str, Any]:
     """All replications of one device, block after block: seeds [n], n a multiple of the block size."""
 
-    def one(seed: jax.Array, own: list[Any]) -> dict[str, Any]:
+    def one(row: tuple[jax.Array, list[Any]]) -> dict[str, Any]:
+        seed, own = row
         own_iter, shared_iter = iter(own), iter(shared)
         leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
         return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
 
-    blocks = seeds.shape[0] // launch.block_size
-    if blocks == 1:
-        return jax.vmap(one)(seeds, varying)
-    split = jax.tree.map(lambda x: x.reshape((blocks, launch.block_size, *x.shape[1:])), (seeds, varying))
-    out = jax.lax.map(lambda block: jax.vmap(one)(*block), split)
-    return jax.tree.map(lambda x: x.reshape((blocks * launch.block_size, *x.shape[2:])), out)
+    return jax.lax.map(one, (seeds, varying), batch_size=launch.block_size)
 
 
 _PROGRAMS: dict[Any, tuple[Any, int]] = {}  # the compiled program and the bytes it closes over, the oldest use first
