@@ -90,17 +90,19 @@ class Reader:
     def _linbet(self, arguments):
         from linbet_jax import cli
         from linbet_jax.cli.parser import build_parser
+        from linbet_jax.sweep import targets
 
         options = build_parser().parse_args(arguments)
-        if options.module == "sweep" and options.cluster:
-            from linbet_jax.cli.sweep import _target
-
-            _target(options)  # the forms of the addresses and of the queue's options
-            return
         if options.module in ("reproduce", "bench"):
             return
-        small = [] if options.module != "sweep" or options.dry_run else SMALL
-        small = ["--format", "html"] if options.module == "report" else small
+        if options.module == "sweep" and options.cluster:
+            targets.parse(options.cluster)
+            return
+        small = []
+        if options.module == "sweep" and not options.dry_run:
+            small = SMALL
+        if options.module == "report":
+            small = ["--format", "html"]
         wide = self.jax.config.jax_enable_x64
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
             status = cli.main([*arguments, *small])
@@ -119,9 +121,9 @@ class Reader:
         assert (self.root / arguments[0]).is_file()
 
     def _pip(self, arguments):
-        extras = tomllib.loads((self.root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        project = tomllib.loads((self.root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         (wanted,) = re.fullmatch(r"install \.(?:\[(\w+)\])?", " ".join(arguments)).groups()
-        assert wanted is None or wanted in extras["optional-dependencies"]
+        assert wanted is None or wanted in project["optional-dependencies"]
 
     def _dask(self, arguments):
         assert arguments[0] == "worker"
