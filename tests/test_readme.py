@@ -1,6 +1,7 @@
 """The README files: what they show runs, their tables are those of the code, their numbers those committed."""
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,9 @@ import linbet_jax as lb
 from linbet_jax import kernels, noise, policies
 from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.cli.parser import build_parser
+from linbet_jax.errors import InputError
 from linbet_jax.statistics import regret
+from linbet_jax.sweep import read
 from linbet_jax.sweep.schema import CellTable, Document, PolicyTable, SetTable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,6 +141,54 @@ def test_the_table_of_policies_is_the_registry_s():
 )
 def test_every_field_of_a_sweep_file_has_its_row(title, model):
     assert [row[0] for row in rows(section(room("sweep"), title))] == [f"`{name}`" for name in model.model_fields]
+
+
+LAW = {"law": "StudentT", "df": 3.0}
+KINDS = {  # the least that a set of each kind says
+    "S1–S4": {"set": "S3"},
+    "uniform": {"set": "uniform", "K": 3, "d": 2, "noise": LAW},
+    "lower-bound": {"set": "lower-bound", "d": 2, "epsilon": 0.5},
+    "arms": {"arms": "a.csv", "theta_star": [1.0, 0.0], "noise": LAW},
+    "own": {"set": "mine:make"},
+}
+VALUES = {  # one that each field takes
+    "instance_seed": 1, "resample": True, "noise": LAW, "epsilon": 0.5, "K": 3, "d": 2, "best_mean": 1.0,
+    "arms": "a.csv", "theta_star": [1.0, 0.0], "options": {"K": 3}, "horizon": 500,
+}  # fmt: skip
+
+
+def inline(value):
+    """A value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {inline(entry)}" for name, entry in value.items()) + " }"
+    return json.dumps(value)
+
+
+def refusal(folder, values):
+    """Why a sweep file with this set is refused; empty where it is read."""
+    lines = [f"{name} = {inline(value)}" for name, value in values.items()]
+    path = folder / "x.toml"
+    path.write_text("\n".join(["horizon = 500", "[policies.crt]", "[sets.x]", *lines]), encoding="utf-8")
+    try:
+        read(path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_field_goes_with_the_kinds_of_sets_that_its_row_names(tmp_path, kind):
+    base = KINDS[kind]
+    for row in rows(section(room("sweep"), "One set: `[sets.NAME]`")):
+        field, named = row[0].strip("`"), row[-1].replace("*", "").split(", ")
+        if field == "set":
+            continue
+        assert set(named) <= set(KINDS)
+        message = refusal(tmp_path, {**base, field: VALUES.get(field, 9.0)})
+        assert (message == "") == (kind in named), (field, message)
+        left = {name: value for name, value in base.items() if name != field}
+        needed = f"x.{field}: is missing" in refusal(tmp_path, left)
+        assert needed == (f"**{kind}**" in row[-1]), field
 
 
 @pytest.mark.parametrize("field", ["seeds", "key", "dtype", "device"])
