@@ -30,7 +30,10 @@ jax.config.update("jax_enable_x64", True)
 # Tests of more than 2 s of processor time, most of it compiling; `pytest --durations=0` measures them anew.
 SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
 # Files whose tests start processes, open sockets or drive a browser.
-IO = {"test_cli", "test_cluster", "test_packaging", "test_report_browser", "test_runtime", "test_sweep_kill"}
+IO = {
+    "test_cli", "test_cluster", "test_packaging", "test_readme", "test_report_browser", "test_runtime",
+    "test_sweep_kill",
+}  # fmt: skip
 
 
 LIMIT = 700 * 2**20  # bytes in memory

@@ -1,4 +1,4 @@
-"""The package as installed: version, imports without side effects (case P8), layers, scripts, the README's code."""
+"""The package as installed: version, imports without side effects (case P8), layers, scripts."""
 
 import ast
 import fcntl
@@ -20,6 +20,7 @@ import linbet_jax
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(linbet_jax.__file__).resolve().parent
+PARTS = ("linbet_jax", "benchmarks")  # that have README files of their own
 
 
 def fresh(code, cwd, **environment):
@@ -90,6 +91,9 @@ def test_the_wheel_works_without_the_checkout(built, tmp_path):
 def test_the_source_archive_holds_what_a_developer_needs(built):
     _, names = built
     assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "benchmarks/bench.py", "scripts/test.sh"} <= names
+    readmes = {path.relative_to(ROOT).as_posix() for part in PARTS for path in (ROOT / part).rglob("README.md")}
+    assert len(readmes) > 5
+    assert readmes <= names
     assert {f"tests/{path.name}" for path in (ROOT / "tests").glob("*.py")} <= names
     assert not [name for name in names if "/.venv" in name or "__pycache__" in name]
 
@@ -389,20 +393,3 @@ def test_quick_checks_leave_out_the_slow_tests_and_the_benchmarks(checkout, tmp_
     static = ["-m ruff check --quiet .", "-m ruff format --check --quiet .", "-m mypy --no-error-summary"]
     assert checks("--quick -k tofu") == [*static, "-m pytest -n 2 --quiet -m not slow -k tofu"]
     assert checks("") == [*static, "benchmarks/bench.py --smoke", "-m pytest -n 2 --quiet"]
-
-
-def readme_blocks():
-    return re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-
-
-@pytest.mark.timeout(280)
-def test_the_readme_s_code_runs(tmp_path):
-    blocks = readme_blocks()
-    assert blocks
-    # In order and in one process, as a reader would paste them into a session; the folder `demo` is made by a command.
-    demo = ROOT / "scripts" / "sweeps" / "demo.toml"
-    overrides = ["seeds=3", "horizon=60", "dtype='float32'"]
-    made = f"import linbet_jax as lb\nlb.sweep.run(lb.sweep.read({str(demo)!r}, {overrides}), 'demo')"
-    fresh("\n".join([made, *blocks]), tmp_path, MPLBACKEND="Agg")

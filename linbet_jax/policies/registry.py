@@ -219,7 +219,7 @@ def make_policy(
         delta: failure probability, in (0, 1).
         ridge: lambda, positive.
         radius_scale: multiplies every radius, beta_0 too; 1 is the paper, at least 0.
-        **chosen: the policy's own options; see :func:`options` and the README's table.
+        **chosen: the policy's own options; see :func:`options` and the README beside this file.
 
     Returns:
         (policy, params). ``params`` is a NamedTuple of host floats; ``params._replace(radius_scale=0.1)`` changes one
