@@ -1,10 +1,13 @@
 """The kernels against plain NumPy float64, one problem at a time and batched."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.test_util import check_grads
 
 from linbet_jax import kernels
 from linbet_jax.kernels import gram as gram_kernels
@@ -490,6 +493,28 @@ def test_no_arm_has_the_largest_index_where_one_is_not_a_number(place):
     arrays[place] = np.array(arrays[place])
     arrays[place].flat[-1] = np.nan
     assert int(kernels.optimistic_arm(*map(jnp.asarray, arrays))) == -1
+
+
+@pytest.mark.parametrize(("num_blocks", "count"), [(5, 15), (4, 14), (1, 3)])
+def test_the_derivative_of_a_median_of_means(num_blocks, count):
+    payoffs = jnp.asarray(np.random.default_rng(count).standard_t(2, size=count))
+    median = functools.partial(kernels.median_of_means, num_blocks=num_blocks)
+    check_grads(median, (payoffs,), order=1, eps=1e-6)
+    batched = jax.vmap(jax.grad(median))(jnp.stack([payoffs, -payoffs]))
+    np.testing.assert_allclose(batched.sum(axis=1), 1, rtol=1e-12)  # all payoffs one higher, the median too
+
+
+@pytest.mark.parametrize("num", [2, 7, 20])
+def test_the_derivative_of_a_center_s_radius(num):
+    rng = np.random.default_rng(num)
+    estimates, gram = jnp.asarray(rng.normal(size=(num, 3))), jnp.asarray(random_gram(rng, 3))
+
+    def radius(estimates, gram):
+        return kernels.median_center(estimates, (gram + gram.T) / 2)[1]
+
+    check_grads(radius, (estimates, gram), order=1, eps=1e-6)
+    equal = jax.grad(radius)(jnp.ones((num, 3)), gram)
+    assert not equal.any()
 
 
 def test_an_infinite_level_truncates_nothing():

@@ -28,7 +28,7 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
 
     Returns:
         [], the median; for an even q the mean of the two middle values. A mean that is NaN counts as the largest: the
-        median is NaN where one in the middle is.
+        median is NaN where one in the middle is. Its derivative is that of the block or blocks in the middle.
 
     Raises:
         ValueError: if ``num_blocks`` is not in 1..r.
@@ -40,8 +40,22 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
         raise ValueError(f"num_blocks={num_blocks}: must be from 1 to the number of payoffs, {pulls}")
     length = pulls // num_blocks
     means = jnp.mean(payoffs[: num_blocks * length].reshape(num_blocks, length), axis=1)
-    low, high = _middle(means, num_blocks)
+    return _median(means, num_blocks)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _median(values: jax.Array, count: int) -> jax.Array:
+    low, high = _middle(values, count)
     return jnp.where(low == high, low, 0.5 * low + 0.5 * high)  # no difference: infinite ones have none
+
+
+@_median.defjvp
+def _median_jvp(count: int, primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """The median moves as the values in the middle do; they are found in their bits, which have no derivative."""
+    (values,), (rates,) = primals, tangents
+    low, high = _middle(values, count)
+    moved = 0.5 * rates[jnp.argmax(values == low)] + 0.5 * rates[jnp.argmax(values == high)]
+    return _median(values, count), moved
 
 
 @jax.jit
@@ -62,7 +76,8 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
 
     Returns:
         (index [] int32, radius []): k* and r_{k*}. For k = 1 the radius is 0. An estimate that is not finite counts as
-        infinitely far from the others; where V or every estimate is not finite the radius is NaN.
+        infinitely far from the others; where V or every estimate is not finite the radius is NaN. The radius has
+        derivatives (the index has none: use ``jax.grad(..., has_aux=True)`` or take the radius alone).
 
     Raises:
         ValueError: at trace time, if the shapes do not match.
@@ -71,18 +86,37 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
         raise ValueError(f"estimates {estimates.shape}, gram {gram.shape}: expected [k, d], [d, d]")
     if estimates.shape[0] == 1:
         return jnp.zeros((), jnp.int32), jnp.zeros((), estimates.dtype)
+    return _found_center(estimates, gram)
+
+
+@jax.custom_jvp
+def _found_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
     # On CPU a batch is worked off problem by problem, row by row: the coordinates stay in the first cache.
     return jax.lax.platform_dependent(estimates, gram, cpu=_center_in_turn, default=_center_at_once)
 
 
-def plain_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`median_center` by its definition: all k medians of all k^2 distances, which are finite. The tests' reference."""
+@_found_center.defjvp
+def _center_jvp(primals: Any, tangents: Any) -> Any:
+    """The radius moves as the distances in the middle of the chosen row do."""
+    index, radius = _found_center(*primals)
+    _, moved = jax.jvp(lambda estimates, gram: _radius_of(index, estimates, gram), primals, tangents)
+    return (index, radius), (np.zeros(np.shape(index), jax.dtypes.float0), moved)
+
+
+def _radius_of(index: jax.Array, estimates: jax.Array, gram: jax.Array) -> jax.Array:
+    """r_j of one estimate by its definition: index [], estimates [k, d], gram [d, d] -> []."""
     num = estimates.shape[0]
-    differences = estimates[:, None] - estimates
-    squared = jnp.einsum("jsd,de,jse->js", differences, gram, differences)
-    of_others = jnp.sort(jnp.where(jnp.eye(num, dtype=bool), -jnp.inf, squared), axis=1)[:, 1:]
-    distances = jnp.sqrt(jnp.maximum(of_others, 0))
-    radii = (distances[:, (num - 2) // 2] + distances[:, (num - 1) // 2]) / 2
+    differences = estimates - estimates[index]
+    squared = jnp.einsum("sd,de,se->s", differences, gram, differences)
+    of_others = jnp.sort(jnp.where(jnp.arange(num) == index, -jnp.inf, squared))[1:]
+    middle = jnp.stack([of_others[(num - 2) // 2], of_others[(num - 1) // 2]])
+    # The root has no derivative at 0, where two estimates are equal: 0 is put there.
+    return jnp.mean(jnp.where(middle > 0, jnp.sqrt(jnp.where(middle > 0, middle, 1)), 0))
+
+
+def plain_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`median_center` by its definition, all k medians of all k^2 distances: the tests' reference."""
+    radii = jax.vmap(lambda index: _radius_of(index, estimates, gram))(jnp.arange(estimates.shape[0]))
     best = jnp.argmin(radii)
     return best, radii[best]
 
