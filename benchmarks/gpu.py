@@ -28,8 +28,8 @@ import numpy as np
 import report
 from problems import Problem
 
+from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.runtime import set_up_cpu
-from linbet_jax.simulation.simulator import Result
 from linbet_jax.storage.results import write_json
 
 POLICIES = {"menu": "S1", "mom": "S1", "tofu": "S3", "crt": "S3", "oful": "S3", "uniform": "S3", "greedy": "S3"}

@@ -12,7 +12,8 @@ from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
-from linbet_jax.simulation.simulator import Result, simulate
+from linbet_jax.simulation.results import Result
+from linbet_jax.simulation.simulator import simulate
 
 __all__ = ["KEY", "Problem"]
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from linbet_jax.figures import plotting
     from linbet_jax.policies import make_policy
     from linbet_jax.policies.policy import Policy, Region
+    from linbet_jax.simulation.results import Coverage, Result, Trace
     from linbet_jax.simulation.runtime import set_up_cpu
-    from linbet_jax.simulation.simulator import Coverage, Result, Trace, simulate, simulate_grid
+    from linbet_jax.simulation.simulator import simulate, simulate_grid
     from linbet_jax.statistics import regret
     from linbet_jax.statistics.tuning import Tuning, TuningCurve, tune
     from linbet_jax.sweep.table import load
@@ -39,12 +40,12 @@ _MODULES = {
     "theory": "linbet_jax.theory",
 }
 _NAMES = {
-    "Coverage": "linbet_jax.simulation.simulator",
+    "Coverage": "linbet_jax.simulation.results",
     "LinearBandit": "linbet_jax.bandits.bandit",
     "Policy": "linbet_jax.policies.policy",
     "Region": "linbet_jax.policies.policy",
-    "Result": "linbet_jax.simulation.simulator",
-    "Trace": "linbet_jax.simulation.simulator",
+    "Result": "linbet_jax.simulation.results",
+    "Trace": "linbet_jax.simulation.results",
     "Tuning": "linbet_jax.statistics.tuning",
     "TuningCurve": "linbet_jax.statistics.tuning",
     "dataset": "linbet_jax.bandits.datasets",

@@ -54,6 +54,6 @@ def bounded_memory():
     yield
     with open("/proc/self/statm", encoding="ascii") as statm:
         held = int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if held > LIMIT and "linbet_jax.simulation.simulator" in sys.modules:
-        sys.modules["linbet_jax.simulation.simulator"]._PROGRAMS.clear()
+    if held > LIMIT and "linbet_jax.simulation.launches" in sys.modules:
+        sys.modules["linbet_jax.simulation.launches"]._PROGRAMS.clear()
         jax.clear_caches()

@@ -9,7 +9,7 @@ import pytest
 from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, assert_replays
 
 import linbet_jax as lb
-from linbet_jax.simulation import simulator
+from linbet_jax.simulation import launches
 
 KEY = jax.random.key(3)
 SEEDS = 2
@@ -28,11 +28,11 @@ CASES = {
 def quick_compiles():
     """For programs that run once and are compared with nothing but an oracle."""
     before = jax.config.values["jax_disable_most_optimizations"]
-    simulator._PROGRAMS.clear()
+    launches._PROGRAMS.clear()
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
-    simulator._PROGRAMS.clear()
+    launches._PROGRAMS.clear()
 
 
 def problem(epsilon=1.0):
@@ -112,13 +112,13 @@ def test_watching_changes_nothing(name, epsilon):
 
 def test_unwatched_programs_are_those_of_a_policy_without_a_region(monkeypatch):
     texts = []
-    lower = simulator.lower
+    lower = launches.lower
 
     def spy(launch, arguments):
         texts.append(lower(launch, arguments).lower().as_text())
         raise RuntimeError("lowered")  # there is no need to compile it
 
-    monkeypatch.setattr(simulator, "lower", spy)
+    monkeypatch.setattr(launches, "lower", spy)
     bandit = problem()
     policy, params = lb.make_policy("oful", bandit, horizon=70)
     bare = policy._replace(region=lambda state, arms, params: lb.Region(policy.region(state, arms, params).center))

@@ -13,10 +13,13 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
+from traces import programs_at_most
 
+import linbet_jax as lb
 from linbet_jax import noise
 from linbet_jax.noise import (
     CenteredPareto,
+    Empirical,
     Gaussian,
     LogNormal,
     Pareto,
@@ -25,6 +28,7 @@ from linbet_jax.noise import (
     TwoPoint,
     TwoPointNoise,
     moments,
+    words,
 )
 from linbet_jax.noise.words import expm1
 
@@ -881,3 +885,87 @@ def test_sampling_agrees_with_scipy_laws():
     np.testing.assert_allclose(
         LogNormal(0.5).cdf(x, 1.0), stats.lognorm.cdf(x, 0.5, scale=math.exp(-0.125)), rtol=1e-12
     )
+
+
+# The law of a user's own numbers
+
+
+RESIDUALS = np.random.default_rng(3).standard_t(2.0, size=37)
+
+
+@pytest.mark.parametrize("count", [1, 2, 37, 2**16, 2**16 + 1, 2**31 - 1])
+def test_a_high_product_is_that_of_whole_numbers(count):
+    drawn = [0, 1, 2**16 - 1, 2**16, 2**31, 2**32 - 1, *np.random.default_rng(0).integers(0, 2**32, 200).tolist()]
+    expected = [word * count >> 32 for word in drawn]
+    np.testing.assert_array_equal(words.high_product(jnp.asarray(drawn, jnp.uint32), count), expected)
+
+
+def test_an_empirical_law_draws_its_residuals_alike_in_both_dtypes():
+    law = Empirical(RESIDUALS)
+    centered = np.sort(RESIDUALS - RESIDUALS.mean())
+    np.testing.assert_allclose(law.residuals, centered, atol=1e-15)
+    drawn = np.asarray(law.sample(jax.random.key(0), 0.0, (37_000,), jnp.float64))
+    counts = np.array([np.sum(drawn == one) for one in law.residuals])
+    assert counts.sum() == drawn.size
+    assert stats.chisquare(counts).pvalue > 1e-4
+    single = law.sample(jax.random.key(0), 0.0, (37_000,), jnp.float32)
+    np.testing.assert_array_equal(single, drawn.astype(np.float32))
+
+
+def test_an_empirical_law_s_moments_are_finite_sums():
+    law = Empirical(RESIDUALS)
+    means = np.array([[0.0, -2.0], [1e3, 0.3]])
+    for order in (1.2, 2.0, 5.5):
+        raw = np.mean(np.abs(means[..., None] + law.residuals) ** order, axis=-1)
+        np.testing.assert_allclose(law.raw_moment(order, means), raw, rtol=1e-13)
+        assert law.central_moment(order, 7.0) == pytest.approx(raw[0, 0], rel=1e-13)
+    assert law.std() == pytest.approx(np.std(RESIDUALS), rel=1e-13)
+    assert law.max_order == math.inf
+    assert law.moment_bounds(1.5, -1.0, 2.0)[0] == law.raw_moment(1.5, 2.0)
+    place = float(law.residuals[10])
+    assert law.cdf(place + 4.0, 4.0) == 11 / 37
+    assert law.cdf(np.nextafter(place, -1e9)) == 10 / 37
+
+
+def test_an_empirical_law_is_a_value():
+    law, other = Empirical(RESIDUALS), Empirical(list(RESIDUALS[::-1]))
+    assert law == other
+    assert hash(law) == hash(other)
+    assert law != Empirical(RESIDUALS * 2)
+    assert law != StudentT(3.0)
+    assert repr(law) == repr(other) != repr(Empirical(RESIDUALS * 2))
+    assert law.name == "empirical(37)"
+    assert pickle.loads(pickle.dumps(law)) == law
+    assert jax.tree.map(lambda leaf: leaf, law) == law
+    with pytest.raises((AttributeError, ValueError)):
+        law.residuals = RESIDUALS
+    with pytest.raises(ValueError, match="read-only"):
+        law.residuals[0] = 1.0
+
+
+def test_one_program_serves_empirical_laws_of_as_many_residuals():
+    with programs_at_most(1):
+        for factor in (1.0, 3.0):
+            bandit = lb.LinearBandit([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.2], Empirical(factor * RESIDUALS))
+            policy, params = lb.make_policy("oful", bandit, horizon=300)
+            result = lb.simulate(
+                policy, params, bandit, horizon=300, num_seeds=2, key=jax.random.key(0), trace=True, dtype="float64"
+            )
+            noise = result.trace.payoffs - bandit.means[result.trace.arms]
+            nearest = np.abs(noise[..., None] - bandit.noise.residuals).min(axis=-1)
+            assert nearest.max() < 1e-13 * factor
+
+
+@pytest.mark.parametrize(
+    ("residuals", "message"),
+    [
+        ([], r"at least one number, got shape \(0,\)"),
+        ([[1.0], [2.0]], r"got shape \(2, 1\)"),
+        ([1.0, float("nan")], "must be finite, got nan at index 1"),
+        (["a"], "must be numbers, got list"),
+        ([1e308, 1.7e308, 1.7e308], "must be smaller"),
+    ],
+)
+def test_residuals_that_make_no_law_are_refused(residuals, message):
+    with pytest.raises(ValueError, match=message):
+        Empirical(residuals)

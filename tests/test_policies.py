@@ -13,16 +13,16 @@ import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.kernels.selection import squared_widths
 from linbet_jax.policies import FixedSet, tofu
-from linbet_jax.simulation import simulator
+from linbet_jax.simulation import launches
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_compiles():
     """Many small programs, each run once: compile them quickly. Replays and the simulator's tests optimise fully."""
-    simulator._PROGRAMS.clear()
+    launches._PROGRAMS.clear()
     with _setting("jax_disable_most_optimizations", True):
         yield
-    simulator._PROGRAMS.clear()
+    launches._PROGRAMS.clear()
 
 
 @contextlib.contextmanager

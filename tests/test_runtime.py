@@ -31,18 +31,18 @@ NUMBERS = """
     import jax
     jax.config.update("jax_enable_x64", True)
     import linbet_jax as lb
-    from linbet_jax.simulation import simulator
+    from linbet_jax.simulation import launches, simulator
     {setting}
     found = {{}}
     for name, data, dtype in (("oful", "S3", "float64"), ("crt", "S4", "float32"), ("mom", "S1", "float64"),
                               ("menu", "S1", "float64"), ("menu", "S2", "float32")):
         bandit = lb.dataset(data)
         policy, params = lb.make_policy(name, bandit, horizon=3000)
-        simulator._PROGRAMS.clear()
+        launches._PROGRAMS.clear()
         result = lb.simulate(
             policy, params, bandit, horizon=3000, num_seeds=5, key=jax.random.key(0), dtype=dtype, block_size=4
         )
-        ((program, _),) = simulator._PROGRAMS.values()
+        ((program, _),) = launches._PROGRAMS.values()
         calls = [line for line in program.as_text().splitlines() if "xla_cpu_small_call" in line]
         found[name + " " + dtype] = [
             hashlib.sha256(result.regret.tobytes() + result.payoff.tobytes()).hexdigest(),

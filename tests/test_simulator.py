@@ -22,7 +22,7 @@ from traces import programs_at_most
 
 import linbet_jax as lb
 from linbet_jax.errors import UnhealthyWarning
-from linbet_jax.simulation import lanes, simulator
+from linbet_jax.simulation import lanes, launches, simulator
 from linbet_jax.simulation.cores import usable_cores
 
 KEY = jax.random.key(0)
@@ -165,7 +165,7 @@ def test_simulations_after_the_main_thread_has_ended(first):
 
 def test_running_is_timed_wherever_it_happens(monkeypatch):
     """A clock that advances inside programs alone."""
-    now, real = [0.0], simulator._program
+    now, real = [0.0], launches._program
 
     def program(launch, arguments):
         compiled, seconds = real(launch, arguments)
@@ -176,7 +176,7 @@ def test_running_is_timed_wherever_it_happens(monkeypatch):
 
         return slow, seconds
 
-    monkeypatch.setattr(simulator, "_program", program)
+    monkeypatch.setattr(launches, "_program", program)
     monkeypatch.setattr(simulator, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=time.sleep))
     timed = run("uniform", bandit_of(), num_seeds=40, devices=jax.devices()[:1], block_size=16)
     assert (timed.run_seconds, timed.compile_seconds) == (15.0, 0.0)
@@ -239,12 +239,12 @@ INTERRUPTED = """
     import signal, threading, jax
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import linbet_jax as lb
-    from linbet_jax.simulation import simulator
+    from linbet_jax.simulation import launches, simulator
     bandit = lb.dataset("S3")
     policy, params = lb.make_policy("oful", bandit, horizon=50_000_000)
     known = {"num_seeds": 1, "num_records": 1, "key": jax.random.key(0), "block_size": 1}
     lb.simulate(policy, params, bandit, horizon=1_280, **known)  # the same program
-    finish, begun, running = simulator._finish, threading.Event(), []
+    finish, begun, running = launches._finish, threading.Event(), []
 
     def watched(*given):
         running.append(begun.set())
@@ -252,7 +252,7 @@ INTERRUPTED = """
         running.pop()
         return outputs
 
-    simulator._finish = watched
+    launches._finish = watched
 
     def interrupt():
         begun.wait()
@@ -281,7 +281,7 @@ def test_an_interrupt_is_heard_while_a_launch_runs_and_the_next_simulation_works
 def test_simulations_of_one_block_take_turns_on_the_lanes(monkeypatch):
     monkeypatch.setattr(lanes, "usable_cores", lambda: [0, 1])
     used = []
-    monkeypatch.setattr(simulator, "submit", lambda lane, launch: used.append(lane) or lanes.submit(lane, launch))
+    monkeypatch.setattr(launches, "submit", lambda lane, launch: used.append(lane) or lanes.submit(lane, launch))
     for _ in range(4):
         run("uniform", bandit_of(), num_seeds=3)
     assert used in ([0, 1, 0, 1], [1, 0, 1, 0])
@@ -299,7 +299,7 @@ def test_keys_of_many_replications_are_distinct():  # R3
 def test_other_policies_change_nothing():  # R4
     bandit = lb.dataset("S3")
     alone = run("tofu", bandit, horizon=400, trace=True)
-    simulator._PROGRAMS.clear()
+    launches._PROGRAMS.clear()
     run("menu", bandit, horizon=400, trace=True)
     assert_same(run("tofu", bandit, horizon=400, trace=True), alone)
 
@@ -425,9 +425,9 @@ def test_memory_does_not_grow_with_the_horizon(name):
     sizes = []
     for horizon in (3_200, 128_000):  # stretches of 128 pulls
         policy, params = lb.make_policy(name, bandit, horizon=128_000)
-        simulator._PROGRAMS.clear()
+        launches._PROGRAMS.clear()
         lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64", num_records=10)
-        ((program, _),) = simulator._PROGRAMS.values()
+        ((program, _),) = launches._PROGRAMS.values()
         memory = program.memory_analysis()
         sizes.append(memory.temp_size_in_bytes + memory.output_size_in_bytes)
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
@@ -608,14 +608,14 @@ class Traced(Exception):
 
 def jaxpr_of(name, bandit, horizon, **options):
     policy, params = lb.make_policy(name, bandit, horizon=horizon, **options)
-    original = simulator.lower
+    original = launches.lower
 
     def stop(launch, arguments):
         raise Traced(original(launch, arguments))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulator, "_PROGRAMS", {})
-        patch.setattr(simulator, "lower", stop)
+        patch.setattr(launches, "_PROGRAMS", {})
+        patch.setattr(launches, "lower", stop)
         with pytest.raises(Traced) as stopped:
             lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64")
     return stopped.value.args[0]
@@ -760,7 +760,7 @@ def test_a_ridge_that_rounding_would_swallow_is_refused(world, dtype, least, mon
     known = {"horizon": 9, "num_seeds": 1, "key": KEY, "dtype": dtype}
     with pytest.raises(ValueError, match=rf"^ridge=.*: must be at least .* in {dtype} for arms as long as 10, or"):
         lb.simulate(policy, params._replace(ridge=0.999 * least), bandit, **known)
-    monkeypatch.setattr(simulator, "_program", lambda launch, arguments: pytest.fail("as it should"))
+    monkeypatch.setattr(launches, "_program", lambda launch, arguments: pytest.fail("as it should"))
     with pytest.raises(pytest.fail.Exception, match="as it should"):
         lb.simulate(policy, params._replace(ridge=1.001 * least), bandit, **known)
 
@@ -768,7 +768,7 @@ def test_a_ridge_that_rounding_would_swallow_is_refused(world, dtype, least, mon
 def test_a_ridge_of_ones_own_is_ones_own(monkeypatch):
     bandit = worlds_with_arms_of_norm_10()["fixed"]
     policy, params = lb.make_policy("greedy", bandit, horizon=9)
-    monkeypatch.setattr(simulator, "_program", lambda launch, arguments: pytest.fail("as it should"))
+    monkeypatch.setattr(launches, "_program", lambda launch, arguments: pytest.fail("as it should"))
     with pytest.raises(pytest.fail.Exception, match="as it should"):
         lb.simulate(
             policy._replace(about=type(policy.about)()),
@@ -911,7 +911,7 @@ def test_without_jit_the_same_arms_are_played(name):  # P18
 def test_a_mesh_of_the_callers_changes_nothing():
     plain = run("uniform", bandit_of(), trace=True)
     mesh = jax.make_mesh((len(jax.devices()),), ("own",))
-    simulator._PROGRAMS.clear()
+    launches._PROGRAMS.clear()
     with jax.set_mesh(mesh):
         assert_same(run("uniform", bandit_of(), trace=True), plain)
         assert jax.sharding.get_mesh() == mesh
@@ -977,10 +977,10 @@ def test_inside_of_a_transformation_nothing_is_simulated(inside):
 def test_wrong_input_is_refused_before_anything_compiles(known, message):
     bandit = bandit_of()
     policy, params = lb.make_policy("oful", bandit, horizon=300)
-    programs = len(simulator._PROGRAMS)
+    programs = len(launches._PROGRAMS)
     with pytest.raises(ValueError, match=message):
         lb.simulate(policy, params, bandit, **{"horizon": 300, "num_seeds": 2, "key": KEY, "dtype": "float64", **known})
-    assert len(simulator._PROGRAMS) == programs
+    assert len(launches._PROGRAMS) == programs
 
 
 def test_objects_in_the_wrong_place_are_named():
@@ -1169,8 +1169,8 @@ def test_progress_waits_for_replications_that_are_repeated():
 
 
 def test_programs_that_close_over_tables_are_bounded_and_let_go_of_them(monkeypatch):
-    monkeypatch.setattr(simulator, "_PROGRAMS", {})
-    monkeypatch.setattr(simulator, "_MAX_BYTES", 500)
+    monkeypatch.setattr(launches, "_PROGRAMS", {})
+    monkeypatch.setattr(launches, "_MAX_BYTES", 500)
     tables = []
 
     def play(rows):
@@ -1186,7 +1186,7 @@ def test_programs_that_close_over_tables_are_bounded_and_let_go_of_them(monkeypa
 
     for rows in range(3):
         play(rows)
-    assert len(simulator._PROGRAMS) == 1
+    assert len(launches._PROGRAMS) == 1
     jax.clear_caches()
     gc.collect()
     assert [table() is None for table in tables] == [True, True, False]

@@ -28,7 +28,7 @@ import linbet_jax as lb
 from linbet_jax.cli import main
 from linbet_jax.cli import sweep as command
 from linbet_jax.errors import InputError
-from linbet_jax.simulation import simulator
+from linbet_jax.simulation import launches
 from linbet_jax.storage.results import RunFolderError
 from linbet_jax.sweep import InProcess, Outcome, Part, driver, executors, journal, read, run, status, store, work
 from linbet_jax.sweep.cells import plan
@@ -817,7 +817,7 @@ def test_the_programs_that_are_counted_are_those_that_are_compiled(tmp_path, mon
         numbers = {name: jnp.zeros((seeds, records)) for name in ("regret", "payoff")}
         return lambda *_: {**numbers, "health": jnp.zeros(seeds, int), "overflow": jnp.zeros(seeds, bool)}, 0.0
 
-    monkeypatch.setattr(simulator, "_program", program)
+    monkeypatch.setattr(launches, "_program", program)
     (tmp_path / "x.toml").write_text(MANY, encoding="utf-8")
     planned = plan(read(tmp_path / "x.toml"), {"dtype": "float64"}, "cpu")
     assert len(planned) == (3 * 4 + 3) * (2 + 1 + 2 + 2 + 2)
@@ -908,8 +908,8 @@ def test_there_is_no_callback_in_the_program(real, tmp_path, monkeypatch):  # W4
         programs.append(str(original(launch, arguments).jaxpr))
         raise FloatingPointError("seen enough")
 
-    original = simulator.lower
-    monkeypatch.setattr(simulator, "lower", lower)
+    original = launches.lower
+    monkeypatch.setattr(launches, "lower", lower)
     summary = run(read(real / "four.toml", ["records=7"]), tmp_path / "run", reporter=Lines())
     assert len(summary.failed) == 3
     assert "fori_loop" in programs[0] or "while" in programs[0]

@@ -222,6 +222,56 @@ class LinearBandit:
         return bandit
 
     @classmethod
+    def from_contexts(
+        cls,
+        contexts: npt.ArrayLike,
+        theta_star: npt.ArrayLike,
+        noise: PayoffLaw,
+        *,
+        epsilon: float | None = None,
+        raw_moment_bound: float | None = None,
+        central_moment_bound: float | None = None,
+        theta_norm: float | None = None,
+        arm_norm: float | None = None,
+        name: str = "contexts",
+    ) -> Self:
+        """Builds a bandit that plays logged decision sets in their order: set t at pull t, and again from the first.
+
+        Args:
+            contexts: [n, K, d] the sets, finite. They are a constant of the compiled program.
+            theta_star: [d] the unknown parameter, finite.
+            noise: the payoff law; every mean must be in its `mean_range`.
+            epsilon: as for fixed arms.
+            raw_moment_bound: b, by default the largest E|y|^(1+epsilon) over all means from the least to the largest.
+            central_moment_bound: c, by default likewise.
+            theta_norm: S, by default ||theta_star||_2.
+            arm_norm: D, by default the largest ||x||_2.
+            name: a label for tables and files.
+
+        Raises:
+            ValueError: naming the field, its value and the allowed range.
+        """
+        sets = _array("contexts", contexts, 3)
+        theta = _theta(theta_star, sets.shape[2])
+        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = sets @ theta
+        _check_means(law, means.ravel())
+        raw, central, _ = _moments(law, 1.0 + _epsilon(epsilon, law), float(np.min(means)), float(np.max(means)))
+        return cls.changing_sets(
+            _Contexts(sets),
+            theta,
+            noise,
+            arm_norm=_bound("arm_norm", arm_norm, np.max(np.linalg.norm(sets, axis=2))),
+            epsilon=epsilon,
+            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
+            central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
+            theta_norm=theta_norm,
+            mean_bound=float(np.max(np.abs(means))),
+            name=name,
+        )
+
+    @classmethod
     def resampled(
         cls,
         generator: Generator,
@@ -566,6 +616,22 @@ def _moments(law: PayoffLaw, order: float, low: float, high: float) -> tuple[flo
         raise ValueError(f"noise: {type(law).__name__}.moment_bounds must return two numbers, got {bounds!r}")
     std = math.sqrt(_told(law, "moment_bounds", 2.0, low, high)[1]) if law.max_order > 2.0 else math.inf
     return float(bounds[0]), float(bounds[1]), std
+
+
+class _Contexts:
+    """Logged sets [n, K, d] as a sampler; two of equal numbers are equal, so that one program serves both."""
+
+    def __init__(self, sets: npt.NDArray[np.float64]) -> None:
+        self.sets = sets
+
+    def __call__(self, key: jax.Array, pull: jax.Array) -> jax.Array:
+        return jnp.asarray(self.sets)[(pull - 1) % self.sets.shape[0]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Contexts) and np.array_equal(self.sets, other.sets)
+
+    def __hash__(self) -> int:
+        return hash((_Contexts, self.sets.tobytes()))
 
 
 # Functions that draw --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import Cell, CellResult, Progress, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policies.policy import Policy
-from linbet_jax.simulation.simulator import Result
+from linbet_jax.simulation.results import Result
 
 __all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
 

@@ -33,7 +33,7 @@ from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
-from linbet_jax.simulation.simulator import Result
+from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number

@@ -19,7 +19,8 @@ from linbet_jax.figures.plotting import Series, policy_label
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.policies.policy import Policy
-from linbet_jax.simulation.simulator import Result, simulate_grid
+from linbet_jax.simulation.results import Result
+from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import Summary, exponent_interval, paired_difference, summarize
 from linbet_jax.statistics.tables import interval, number

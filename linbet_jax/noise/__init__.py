@@ -11,7 +11,7 @@ A law of one's own needs what `PayoffLaw` lists (subclassing is optional). A sub
 overrides; it says its own moments where it changes them, and is a constant of the compiled program unless it is
 registered as a pytree too.
 
-Rooms: `words` makes variates of random words, `moments` integrates, `laws` are the laws.
+Rooms: `words` makes variates of random words, `moments` integrates, `laws` and `empirical` are the laws.
 
 References:
     Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
@@ -20,6 +20,7 @@ References:
 """
 
 from linbet_jax.noise._base import PayoffLaw, admissible_epsilon, check_means, traceable, variates
+from linbet_jax.noise.empirical import Empirical
 from linbet_jax.noise.laws import (
     CenteredPareto,
     Gaussian,
@@ -33,7 +34,7 @@ from linbet_jax.noise.laws import (
 from linbet_jax.noise.words import exponential, float_dtype, half_turn, stream_words, uniform
 
 __all__ = [
-    "CenteredPareto", "Gaussian", "LogNormal", "Pareto", "PayoffLaw", "StudentT", "SymmetricPareto", "TwoPoint",
-    "TwoPointNoise", "admissible_epsilon", "check_means", "exponential", "float_dtype", "half_turn", "stream_words",
-    "traceable", "uniform", "variates",
+    "CenteredPareto", "Empirical", "Gaussian", "LogNormal", "Pareto", "PayoffLaw", "StudentT", "SymmetricPareto",
+    "TwoPoint", "TwoPointNoise", "admissible_epsilon", "check_means", "exponential", "float_dtype", "half_turn",
+    "stream_words", "traceable", "uniform", "variates",
 ]  # fmt: skip

@@ -51,6 +51,18 @@ def uniform(words: jax.Array, dtype: DTypeLike) -> jax.Array:
     return high * 2.0**-32 + (low + 0.5) * 2.0**-64
 
 
+def high_product(words: jax.Array, count: int) -> jax.Array:
+    """floor(word * count / 2^32) of 32-bit words, elementwise: whole numbers from 0 to count - 1, count below 2^32.
+
+    In four products of 16 bits each, since 64-bit integers need ``jax_enable_x64``.
+    """
+    high, low = words >> np.uint32(16), words & np.uint32(0xFFFF)
+    count_high, count_low = np.uint32(count >> 16), np.uint32(count & 0xFFFF)
+    middle = high * count_low + ((low * count_low) >> np.uint32(16))
+    carry = (middle & np.uint32(0xFFFF)) + low * count_high
+    return high * count_high + (middle >> np.uint32(16)) + (carry >> np.uint32(16))
+
+
 def exponential(words: jax.Array, dtype: DTypeLike) -> jax.Array:
     """Turns 32-bit words [..., 2] into standard exponentials -log U [...], between 2^-65 and 65 log 2.
 

@@ -6,27 +6,16 @@ seed's numbers depend on (key, seed) alone: not on how many seeds, blocks, launc
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import dataclasses
 import functools
-import sys
-import threading
-import time
-import warnings
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandits.bandit import LinearBandit
-from linbet_jax.errors import UnhealthyWarning
 from linbet_jax.noise import traceable
-from linbet_jax.policies.conformance import check_policy
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.checks import (
     block_of,
@@ -38,193 +27,15 @@ from linbet_jax.simulation.checks import (
     check_seeds,
     kind,
     whole_number,
-    x64_enabled,
 )
-from linbet_jax.simulation.lanes import abandon, first_lane, here, lanes_of, submit
-from linbet_jax.simulation.replication import Plan, World, replicate
+from linbet_jax.simulation.lanes import Lanes, lanes_of
+from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, Progress, launch_all, prng_name, threefry_key
+from linbet_jax.simulation.replication import Plan, World
+from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, warn_of
 
 STRETCH = 128  # pulls whose noise is drawn at once; the nearest divisor of T is taken
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
-
-Progress = Callable[[int, int], None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Trace:
-    """Every choice and payoff: arms [S, T] int32 and payoffs [S, T]."""
-
-    arms: npt.NDArray[np.int32]
-    payoffs: npt.NDArray[np.floating[Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Coverage:
-    """Whether the policy's confidence region held theta*, after each of its updates, for each seed.
-
-    Attributes:
-        first_miss: [S] int64; 0 when ||theta_t - theta*||_V <= beta_t at every update, else the first pull at whose
-            update it was not. The region before the first payoff, which is the ball of radius S, does not count.
-        worst_ratio: [S], the largest ||theta_t - theta*||_V / beta_t over the updates, beta_t with its radius_scale.
-    """
-
-    first_miss: npt.NDArray[np.int64]
-    worst_ratio: npt.NDArray[np.floating[Any]]
-
-    @property
-    def covered(self) -> npt.NDArray[np.bool_]:
-        """[S] whether the region held theta* at every update."""
-        return self.first_miss == 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What S replications of one policy with one setting gave.
-
-    Attributes:
-        name: of the policy.
-        rounds: [R] int64, pulls after which a row is recorded; the last one is the horizon.
-        regret: [S, R] cumulative pseudo-regret, sum over pulls of the best mean minus the played arm's mean.
-        payoff: [S, R] cumulative realised payoff.
-        health: [S] int64; 0, or the first pull at which something non-finite (or an arm index out of range) was met.
-        seeds: [S] int64.
-        final_estimate: [S, d], the centre of the last confidence region; None when the policy has none.
-        trace: arms and payoffs of every pull, when asked for.
-        params: the hyperparameters, as given.
-        facts: numbers worth printing: k and N for MENU; m, r, q and block for MoM.
-        notes: sentences that must travel with the numbers.
-        block_size: seeds per block; bit-equality is promised for one block size, kind of device and JAX version.
-        dtype: ``"float32"`` or ``"float64"``.
-        device: kind and number of the devices (on CPU: cores) that ran it.
-        prng: the generator with its setting, and the key's own where that is another.
-        reruns: replications that were repeated with a larger buffer.
-        compile_seconds: spent compiling in this call (0 when everything was compiled before).
-        run_seconds: spent running, compilation apart.
-        coverage: of theta* by the policy's confidence region, when asked for.
-    """
-
-    name: str
-    rounds: npt.NDArray[np.int64]
-    regret: npt.NDArray[np.floating[Any]]
-    payoff: npt.NDArray[np.floating[Any]]
-    health: npt.NDArray[np.int64]
-    seeds: npt.NDArray[np.int64]
-    final_estimate: npt.NDArray[np.floating[Any]] | None
-    trace: Trace | None
-    params: Any
-    facts: dict[str, float]
-    notes: tuple[str, ...]
-    block_size: int
-    dtype: str
-    device: str
-    prng: str
-    reruns: int
-    compile_seconds: float
-    run_seconds: float
-    coverage: Coverage | None = None
-
-
-# Launches
-
-
-class _Launch(NamedTuple):
-    """What one compiled program is for; hashable."""
-
-    plan: Plan
-    devices: tuple[Any, ...]
-    block_size: int
-    treedef: Any  # of the parameters
-    batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
-    set_shape: tuple[int, int]  # K and d
-
-    def check(self, varying: list[Any], shared: list[Any]) -> None:
-        """Raise a ValueError where the policy's functions do not fit what this launch will call them with."""
-        own, common = iter(varying), iter(shared)
-        leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
-        shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
-        check_policy(
-            self.plan.policy,
-            jax.tree.unflatten(self.treedef, shapes),
-            jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype),
-            changing=self.plan.sampler is not None,
-            coverage=self.plan.coverage,
-        )
-
-
-def _run_blocks(
-    launch: _Launch, seeds: jax.Array, varying: list[Any], shared: list[Any], world: Any, rounds: Any, key: Any
-) -> dict[str, Any]:
-    """All replications of one device, block after block: seeds [n], n a multiple of the block size."""
-
-    def one(row: tuple[jax.Array, list[Any]]) -> dict[str, Any]:
-        seed, own = row
-        own_iter, shared_iter = iter(own), iter(shared)
-        leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
-        return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
-
-    return jax.lax.map(one, (seeds, varying), batch_size=launch.block_size)
-
-
-_PROGRAMS: dict[Any, tuple[Any, int]] = {}  # the compiled program and the bytes it closes over, the oldest use first
-_PROGRAMS_LOCK = threading.Lock()
-_MAX_PROGRAMS = 64  # on CPU each takes some 450 memory mappings, of which Linux grants a process 65 530
-_MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for example; the newest program stays
-
-
-def lower(launch: _Launch, arguments: Any) -> Any:
-    """Trace and lower one launch: every device runs its share of the replications."""
-    mesh = jax.sharding.Mesh(np.array(launch.devices), ("seeds",))
-    split, whole = jax.sharding.PartitionSpec("seeds"), jax.sharding.PartitionSpec()
-    sharded = jax.shard_map(
-        functools.partial(_run_blocks, launch),
-        mesh=mesh,
-        in_specs=(split, split, whole, whole, whole, whole),
-        out_specs=split,
-        check_vma=False,
-    )
-    return jax.jit(sharded).trace(*arguments)
-
-
-def _program(launch: _Launch, arguments: Any) -> tuple[Any, float]:
-    """The compiled launch for these shapes, and the seconds spent compiling it now."""
-    if _jit_disabled():
-        launch.check(*arguments[1:3])
-        return functools.partial(_run_blocks, launch), 0.0
-    avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
-    identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
-    with _PROGRAMS_LOCK:
-        found = _PROGRAMS.pop(identity, None)
-        if found is not None:
-            _PROGRAMS[identity] = found
-            return found[0], 0.0
-    started = time.perf_counter()
-    launch.check(*arguments[1:3])
-    wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
-    traced = lower(launch, arguments)
-    closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
-    compiled = _compile(traced.lower(), wide)
-    with _PROGRAMS_LOCK:
-        while _PROGRAMS and (
-            len(_PROGRAMS) >= _MAX_PROGRAMS or sum(held for _, held in _PROGRAMS.values()) + closed > _MAX_BYTES
-        ):
-            del _PROGRAMS[next(iter(_PROGRAMS))]
-        _PROGRAMS[identity] = compiled, closed
-    return compiled, time.perf_counter() - started
-
-
-def _compile(lowered: Any, wide: bool) -> Any:
-    """Compile, if ``wide`` for all of a CPU's vector registers: of 512 bits XLA's own choice is a half.
-
-    In float64 the numbers stay; in float32, where last bits would depend on the CPU's width, it is left alone.
-    """
-    if wide:
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA without the option
-            return lowered.compile(compiler_options={"xla_cpu_prefer_vector_width": 512})
-    return lowered.compile()
-
-
-def _jit_disabled() -> bool:
-    return bool(getattr(jax.config, "jax_disable_jit", False))
 
 
 def _stretch_epochs(horizon: int, policy: Policy) -> int:
@@ -276,7 +87,6 @@ def program_key(
 
 # The public functions
 
-_THREEFRY = "threefry2x32"
 _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 _In = ParamSpec("_In")
 _Out = TypeVar("_Out")
@@ -288,7 +98,7 @@ def _by_itself(function: Callable[_In, _Out]) -> Callable[_In, _Out]:
     @functools.wraps(function)
     def alone(*args: _In.args, **kwargs: _In.kwargs) -> _Out:
         check_on_host("simulate", args, kwargs)
-        with jax.set_mesh(_NO_MESH), jax.default_prng_impl(_THREEFRY):
+        with jax.set_mesh(_NO_MESH), jax.default_prng_impl(THREEFRY):
             return function(*args, **kwargs)
 
     return alone
@@ -370,7 +180,7 @@ def simulate(
 
 
 @_by_itself
-def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, in the order a user meets them
+def simulate_grid(
     policy: Policy,
     grid: Sequence[Any],
     bandit: LinearBandit,
@@ -420,6 +230,67 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
     Raises:
         ValueError: as in :func:`simulate`.
     """
+    _check_what_is_played(policy, bandit, coverage)
+    horizon = _check_horizon(policy, horizon)
+    dtype_name = check_dtype(dtype)
+    seed_array = check_seeds(num_seeds, seeds)
+    rounds = check_rounds(horizon, num_records, record_at)
+    check_key(key)
+    _check_grid(policy, grid, bandit, horizon, dtype_name)
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress={progress!r}: must be callable")
+    lanes = lanes_of(devices)
+    batch = _Batch(
+        policy=policy,
+        grid=list(grid),
+        bandit=bandit,
+        horizon=horizon,
+        seeds=seed_array,
+        rounds=rounds,
+        key=key,
+        trace=bool(trace),
+        coverage=bool(coverage),
+        dtype=dtype_name,
+        lanes=lanes,
+        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares)),
+        chunk=None if chunk_size is None else whole_number("chunk_size", chunk_size, 1),
+        separate=separate,
+    )
+    played = _play(batch, progress)
+    said = unhealthy(policy, played.outputs["health"], np.tile(seed_array, len(grid)))
+    if said and warn:
+        warn_of(*said)
+    return [_result(batch, played, number) for number in range(len(grid))]
+
+
+class _Batch(NamedTuple):
+    """What a call asks for, checked: every setting of the grid [G] with every seed [S], G times S rows."""
+
+    policy: Policy
+    grid: list[Any]
+    bandit: LinearBandit
+    horizon: int
+    seeds: npt.NDArray[np.uint32]
+    rounds: npt.NDArray[np.int64]
+    key: jax.Array
+    trace: bool
+    coverage: bool
+    dtype: str
+    lanes: Lanes
+    block: int
+    chunk: int | None
+    separate: bool
+
+
+class _Played(NamedTuple):
+    """What came of a batch."""
+
+    outputs: dict[str, npt.NDArray[Any]]  # each [G * S, ...]
+    repeated: npt.NDArray[np.bool_]  # [G * S]: played again with larger buffers
+    clock: dict[str, float]  # seconds of "compile" and "run"
+
+
+def _check_what_is_played(policy: Any, bandit: Any, coverage: bool) -> None:
     if not isinstance(policy, Policy):
         raise ValueError(f"policy={kind(policy)}: must be a linbet_jax.Policy, the first of what make_policy returns")
     if not isinstance(bandit, LinearBandit):
@@ -429,121 +300,109 @@ def simulate_grid(  # noqa: C901, PLR0912, PLR0915  # checks of every argument, 
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
     if not policy.updates:
         raise ValueError(f"policy {policy.name}: update=(): must be a function, or a tuple of at least one")
-    horizon = whole_number("horizon", horizon, 1)
+
+
+def _check_horizon(policy: Policy, horizon: Any) -> int:
+    pulls = whole_number("horizon", horizon, 1)
     most = 2**31 - 2 * max(STRETCH, policy.pulls_per_epoch)  # pulls are counted in int32
-    if horizon >= most:
-        raise ValueError(f"horizon={horizon}: must be below {most}")
-    dtype_name = check_dtype(dtype)
-    seed_array = check_seeds(num_seeds, seeds)
-    rounds = check_rounds(horizon, num_records, record_at)
-    check_key(key)
+    if pulls >= most:
+        raise ValueError(f"horizon={pulls}: must be below {most}")
+    return pulls
+
+
+def _check_grid(policy: Policy, grid: Any, bandit: LinearBandit, horizon: int, dtype_name: str) -> None:
     if not isinstance(grid, (list, tuple)) or hasattr(grid, "_asdict"):
         raise ValueError(f"grid={kind(grid)}: must be a list of parameters")
     if len(grid) == 0:
         raise ValueError("grid=[]: must hold at least one setting")
-    if progress is not None and not callable(progress):
-        raise ValueError(f"progress={progress!r}: must be callable")
     for params in grid:
         check_params(policy, params, bandit, horizon, dtype_name)
-    lanes = lanes_of(devices)
-    block = block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares))
-    chunk = None if chunk_size is None else whole_number("chunk_size", chunk_size, 1)
 
-    rows_seed = np.tile(seed_array, len(grid))
-    leaves, treedef = _stack(grid, dtype_name, separate)
-    total = rows_seed.size
+
+def _play(batch: _Batch, progress: Progress | None) -> _Played:
+    """Every row, those that overflow their buffers again and again with larger ones."""
+    policy, bandit, dtype_name = batch.policy, batch.bandit, batch.dtype
+    rows_seed = np.tile(batch.seeds, len(batch.grid))
+    leaves, treedef = _stack(batch.grid, dtype_name, batch.separate)
     law, static_law = _law(bandit.noise, dtype_name)
     _, numbers = _generator(bandit.generator, dtype_name)
     world = _world(bandit, law, dtype_name)._replace(instance=numbers)
-    prng, key = prng_name(key), _threefry_key(key)
-    outputs: dict[str, npt.NDArray[Any]] = {}
-    pending = np.arange(total)
-    clock = {"compile": 0.0, "run": 0.0}
-    shape = bandit.num_arms, bandit.dim
-    current, repeated = policy, np.zeros(total, bool)
+    key = threefry_key(batch.key)
+    played = _Played({}, np.zeros(rows_seed.size, bool), {"compile": 0.0, "run": 0.0})
+    pending = np.arange(rows_seed.size)
     for attempt in range(MAX_ENLARGEMENTS + 1):
-        plan = _plan(current, bandit, horizon, static_law, dtype_name)
-        plan = plan._replace(trace_pulls=horizon if trace else 0, coverage=bool(coverage))
-        launch = _Launch(plan, lanes.devices, block, treedef, tuple(leaf.varies for leaf in leaves), shape)
-        _launch_all(
-            launch, lanes.at_once, leaves, rows_seed, pending, world, rounds, key, chunk, progress, clock, outputs
+        plan = _plan(policy, bandit, batch.horizon, static_law, dtype_name)
+        plan = plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage)
+        launch = Launch(
+            plan=plan,
+            devices=batch.lanes.devices,
+            block_size=batch.block,
+            treedef=treedef,
+            batched=tuple(leaf.varies for leaf in leaves),
+            set_shape=(bandit.num_arms, bandit.dim),
         )
-        pending = np.flatnonzero(outputs["overflow"])
+        launch_all(
+            launch,
+            batch.lanes.at_once,
+            leaves,
+            rows_seed,
+            pending,
+            world,
+            batch.rounds,
+            key,
+            batch.chunk,
+            progress,
+            played.clock,
+            played.outputs,
+        )
+        pending = np.flatnonzero(played.outputs["overflow"])
         if pending.size == 0:
             break
-        enlarge = None if current.buffers is None else current.buffers.enlarge
+        enlarge = None if policy.buffers is None else policy.buffers.enlarge
         if enlarge is None or attempt == MAX_ENLARGEMENTS:
             raise ValueError(
                 f"policy {policy.name}: seed {int(rows_seed[pending[0]])} overflows its buffers"
                 + (f" after {attempt} enlargements" if attempt else "")
             )
-        repeated[pending] = True
-        current = enlarge()
-
-    count = seed_array.size
-    unhealthy = _unhealthy(policy, outputs["health"], rows_seed)
-    if unhealthy and warn:
-        _warn(*unhealthy)
-    results = []
-    for g, params in enumerate(grid):
-        own = slice(g * count, (g + 1) * count)
-        results.append(
-            Result(
-                name=policy.name,
-                rounds=rounds,
-                regret=outputs["regret"][own],
-                payoff=outputs["payoff"][own],
-                health=outputs["health"][own].astype(np.int64),
-                seeds=seed_array.astype(np.int64),
-                final_estimate=outputs["estimate"][own] if "estimate" in outputs else None,
-                trace=Trace(outputs["trace_arms"][own], outputs["trace_payoffs"][own]) if trace else None,
-                params=params,
-                facts=dict(policy.about.facts),
-                notes=policy.about.notes + _unhealthy(policy, outputs["health"][own], seed_array),
-                block_size=block,
-                dtype=dtype_name,
-                device=str(lanes),
-                prng=prng,
-                reruns=int(np.count_nonzero(repeated[own])),
-                compile_seconds=clock["compile"],
-                run_seconds=clock["run"],
-                coverage=Coverage(outputs["first_miss"][own].astype(np.int64), outputs["worst_ratio"][own])
-                if coverage
-                else None,
-            )
-        )
-    return results
+        played.repeated[pending] = True
+        policy = enlarge()
+    return played
 
 
-def _unhealthy(policy: Policy, health: npt.NDArray[Any], seeds: npt.NDArray[Any]) -> tuple[str, ...]:
-    """A sentence on the unhealthy ones among these replications, if there are any."""
-    (ill,) = np.nonzero(health)
-    if ill.size == 0:
-        return ()
-    first = ill[np.argmin(health[ill])]
-    return (
-        f"{policy.name}: {ill.size} of {health.size} replications met something non-finite, an arm index out of range "
-        f"or a mean that the law does not have, first seed {seeds[first]} at pull {health[first]}: their numbers are "
-        "worth nothing from there on",
+def _result(batch: _Batch, played: _Played, number: int) -> Result:
+    """The result of setting ``number`` of the grid."""
+    policy, outputs, count = batch.policy, played.outputs, batch.seeds.size
+    rows = slice(number * count, (number + 1) * count)
+    health = outputs["health"][rows]
+    coverage, trace = None, None
+    if batch.coverage:
+        coverage = Coverage(outputs["first_miss"][rows].astype(np.int64), outputs["worst_ratio"][rows])
+    if batch.trace:
+        trace = Trace(outputs["trace_arms"][rows], outputs["trace_payoffs"][rows])
+    return Result(
+        name=policy.name,
+        rounds=batch.rounds,
+        regret=outputs["regret"][rows],
+        payoff=outputs["payoff"][rows],
+        health=health.astype(np.int64),
+        seeds=batch.seeds.astype(np.int64),
+        final_estimate=outputs["estimate"][rows] if "estimate" in outputs else None,
+        trace=trace,
+        params=batch.grid[number],
+        facts=dict(policy.about.facts),
+        notes=policy.about.notes + unhealthy(policy, health, batch.seeds),
+        block_size=batch.block,
+        dtype=batch.dtype,
+        device=str(batch.lanes),
+        prng=prng_name(batch.key),
+        reruns=int(np.count_nonzero(played.repeated[rows])),
+        compile_seconds=played.clock["compile"],
+        run_seconds=played.clock["run"],
+        coverage=coverage,
     )
 
 
-def _warn(sentence: str) -> None:
-    """An `UnhealthyWarning` at the line outside this package that led here."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("linbet_jax"):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, UnhealthyWarning, stacklevel=level)
-
-
-class _Leaf(NamedTuple):
-    """One leaf of the parameters: [rows] values when it varies over the grid, else one value."""
-
-    varies: bool
-    values: Any
-
-
-def _stack(grid: Sequence[Any], dtype_name: str, separate: bool) -> tuple[list[_Leaf], Any]:
+def _stack(grid: Sequence[Any], dtype_name: str, separate: bool) -> tuple[list[Leaf], Any]:
     """Leaves of the grid's parameters in the dtype of the run; those equal in all settings are shared, if wanted."""
     flat = [jax.tree.flatten(params) for params in grid]
     treedef: Any = flat[0][1]
@@ -556,7 +415,7 @@ def _stack(grid: Sequence[Any], dtype_name: str, separate: bool) -> tuple[list[_
         if any(array.shape != arrays[0].shape or array.dtype != arrays[0].dtype for array in arrays):
             raise ValueError("grid: a parameter must have one shape and type in all settings")
         varies = separate or any(not np.array_equal(array, arrays[0], equal_nan=True) for array in arrays[1:])
-        stacked.append(_Leaf(varies, np.stack(arrays) if varies else arrays[0]))
+        stacked.append(Leaf(varies, np.stack(arrays) if varies else arrays[0]))
     return stacked, treedef
 
 
@@ -572,85 +431,6 @@ def _cast(leaf: Any, dtype_name: str) -> npt.NDArray[Any]:
     if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
         raise ValueError(f"params: the integer {leaf!r} does not fit into 32 bits")
     return array.astype(np.int32)
-
-
-def _launch_all(
-    launch: _Launch,
-    lanes: int,
-    leaves: list[_Leaf],
-    rows_seed: npt.NDArray[np.uint32],
-    pending: npt.NDArray[np.int64],
-    world: World,
-    rounds: npt.NDArray[np.int64],
-    key: jax.Array,
-    chunk: int | None,
-    progress: Progress | None,
-    clock: dict[str, float],
-    outputs: dict[str, npt.NDArray[Any]],
-) -> None:
-    """Run the pending rows launch by launch, in turn on every lane, and write their outputs in place."""
-    unit = launch.block_size * len(launch.devices)
-    per_launch = unit if chunk is None else max(1, chunk // (unit * lanes)) * unit
-    total = rows_seed.size
-    settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
-    shared = [leaf.values for leaf in leaves if not leaf.varies]
-    record_rounds = rounds.astype(np.int32)
-
-    def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> int:
-        """Wait for a launch and keep its outputs; returns how many of its replications are done for good."""
-        for field, values in result.items():
-            host = np.asarray(values)[: rows.size]
-            if field not in outputs:
-                outputs[field] = np.zeros((total, *host.shape[1:]), host.dtype)
-            outputs[field][rows] = host
-        return int(rows.size - np.count_nonzero(outputs["overflow"][rows]))
-
-    # Two launches for every lane: each has its next one at hand when it ends one.
-    in_flight: collections.deque[tuple[npt.NDArray[np.int64], Future[dict[str, Any]]]] = collections.deque()
-    done = total - pending.size
-    begun, compiling = time.perf_counter(), 0.0
-
-    def end_one() -> None:
-        nonlocal done
-        rows, launched = in_flight[0]
-        while wait([launched], timeout=0.2).not_done:  # a signal that reaches another thread does not end a wait
-            pass
-        done += collect(rows, launched.result())
-        in_flight.popleft()
-        if progress is not None:
-            progress(done, total)
-
-    try:
-        for lane, first in enumerate(range(0, pending.size, per_launch), first_lane()):
-            rows = pending[first : first + per_launch]
-            padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
-            varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
-            arguments = (rows_seed[padded], varying, shared, world, record_rounds, key)
-            arguments = jax.tree.map(jnp.asarray, arguments)
-            program, seconds = _program(launch, arguments)
-            compiling += seconds
-            if len(in_flight) == 2 * lanes:
-                end_one()
-            run = functools.partial(_finish, program, arguments)
-            in_flight.append((rows, here(run) if _jit_disabled() else submit(lane % lanes, run)))
-        while in_flight:
-            end_one()
-    finally:
-        abandon(future for _, future in in_flight)  # none are left unless something was raised
-    clock["compile"] += compiling
-    clock["run"] += time.perf_counter() - begun - compiling
-
-
-def _finish(program: Callable[..., dict[str, Any]], arguments: Any) -> dict[str, Any]:
-    """The outputs of a launch, once they are there.
-
-    Asked for again and again: a thread that waits inside JAX crashes a process that ends meanwhile.
-    """
-    begun = time.perf_counter()
-    outputs = program(*arguments)
-    while not all(values.is_ready() for values in outputs.values()):
-        time.sleep(min(max(5e-5, (time.perf_counter() - begun) / 50), 0.01))
-    return outputs
 
 
 def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[Any]:
@@ -686,24 +466,3 @@ def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
 
     gaps = None if bandit.means is None else np.max(bandit.means) - bandit.means
     return World(law, cast(bandit.arms), cast(bandit.theta_star), cast(bandit.means), cast(gaps))
-
-
-def _threefry_key(key: jax.Array) -> jax.Array:
-    """The key itself, or one of threefry with the words of another generator's key folded in; on no device of its own.
-
-    A key that was committed to one device would pull the whole launch there.
-    """
-    words = np.asarray(jax.random.key_data(key))
-    if str(jax.random.key_impl(key)) == _THREEFRY:
-        return jax.random.wrap_key_data(jnp.asarray(words), impl=_THREEFRY)
-    started = jax.random.key(0, impl=_THREEFRY)
-    for word in words.ravel():
-        started = jax.random.fold_in(started, word)
-    return started
-
-
-def prng_name(key: jax.Array) -> str:
-    """The generator of a run with this key, with the setting that changes its numbers."""
-    own = str(jax.random.key_impl(key))
-    partitionable = bool(getattr(jax.config, "jax_threefry_partitionable", True))
-    return f"{_THREEFRY}{'' if own == _THREEFRY else f' from a key of {own}'}, partitionable={partitionable}"

@@ -34,7 +34,7 @@ from linbet_jax.statistics.intervals import (
 )
 
 if TYPE_CHECKING:
-    from linbet_jax.simulation.simulator import Result
+    from linbet_jax.simulation.results import Result
 
 __all__ = [
     "Estimate",

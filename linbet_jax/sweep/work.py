@@ -23,7 +23,8 @@ from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance
 from linbet_jax.errors import InputError
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
-from linbet_jax.simulation.simulator import Result, simulate_grid
+from linbet_jax.simulation.results import Result
+from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM
 

@@ -1,0 +1,233 @@
+"""Launches: one compiled program for many replications, kept for the next ones, and run on every core or device."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from linbet_jax.policies.conformance import check_policy
+from linbet_jax.simulation.checks import x64_enabled
+from linbet_jax.simulation.lanes import abandon, first_lane, here, submit
+from linbet_jax.simulation.replication import Plan, World, replicate
+
+Progress = Callable[[int, int], None]
+
+THREEFRY = "threefry2x32"  # the generator of every run
+
+
+class Leaf(NamedTuple):
+    """One leaf of the parameters: [rows] values when it varies over the grid, else one value."""
+
+    varies: bool
+    values: Any
+
+
+class Launch(NamedTuple):
+    """What one compiled program is for; hashable."""
+
+    plan: Plan
+    devices: tuple[Any, ...]
+    block_size: int
+    treedef: Any  # of the parameters
+    batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
+    set_shape: tuple[int, int]  # K and d
+
+    def check(self, varying: list[Any], shared: list[Any]) -> None:
+        """Raise a ValueError where the policy's functions do not fit what this launch will call them with."""
+        own, common = iter(varying), iter(shared)
+        leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
+        shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
+        check_policy(
+            self.plan.policy,
+            jax.tree.unflatten(self.treedef, shapes),
+            jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype),
+            changing=self.plan.sampler is not None,
+            coverage=self.plan.coverage,
+        )
+
+
+def _run_blocks(
+    launch: Launch, seeds: jax.Array, varying: list[Any], shared: list[Any], world: Any, rounds: Any, key: Any
+) -> dict[str, Any]:
+    """All replications of one device, block after block: seeds [n], n a multiple of the block size."""
+
+    def one(row: tuple[jax.Array, list[Any]]) -> dict[str, Any]:
+        seed, own = row
+        own_iter, shared_iter = iter(own), iter(shared)
+        leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
+        return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
+
+    return jax.lax.map(one, (seeds, varying), batch_size=launch.block_size)
+
+
+_PROGRAMS: dict[Any, tuple[Any, int]] = {}  # the compiled program and the bytes it closes over, the oldest use first
+_PROGRAMS_LOCK = threading.Lock()
+_MAX_PROGRAMS = 64  # on CPU each takes some 450 memory mappings, of which Linux grants a process 65 530
+_MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for example; the newest program stays
+
+
+def lower(launch: Launch, arguments: Any) -> Any:
+    """Trace and lower one launch: every device runs its share of the replications."""
+    mesh = jax.sharding.Mesh(np.array(launch.devices), ("seeds",))
+    split, whole = jax.sharding.PartitionSpec("seeds"), jax.sharding.PartitionSpec()
+    sharded = jax.shard_map(
+        functools.partial(_run_blocks, launch),
+        mesh=mesh,
+        in_specs=(split, split, whole, whole, whole, whole),
+        out_specs=split,
+        check_vma=False,
+    )
+    return jax.jit(sharded).trace(*arguments)
+
+
+def _program(launch: Launch, arguments: Any) -> tuple[Any, float]:
+    """The compiled launch for these shapes, and the seconds spent compiling it now."""
+    if _jit_disabled():
+        launch.check(*arguments[1:3])
+        return functools.partial(_run_blocks, launch), 0.0
+    avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
+    identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
+    with _PROGRAMS_LOCK:
+        found = _PROGRAMS.pop(identity, None)
+        if found is not None:
+            _PROGRAMS[identity] = found
+            return found[0], 0.0
+    started = time.perf_counter()
+    launch.check(*arguments[1:3])
+    wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
+    traced = lower(launch, arguments)
+    closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
+    compiled = _compile(traced.lower(), wide)
+    with _PROGRAMS_LOCK:
+        while _PROGRAMS and (
+            len(_PROGRAMS) >= _MAX_PROGRAMS or sum(held for _, held in _PROGRAMS.values()) + closed > _MAX_BYTES
+        ):
+            del _PROGRAMS[next(iter(_PROGRAMS))]
+        _PROGRAMS[identity] = compiled, closed
+    return compiled, time.perf_counter() - started
+
+
+def _compile(lowered: Any, wide: bool) -> Any:
+    """Compile, if ``wide`` for all of a CPU's vector registers: of 512 bits XLA's own choice is a half.
+
+    In float64 the numbers stay; in float32, where last bits would depend on the CPU's width, it is left alone.
+    """
+    if wide:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA without the option
+            return lowered.compile(compiler_options={"xla_cpu_prefer_vector_width": 512})
+    return lowered.compile()
+
+
+def _jit_disabled() -> bool:
+    return bool(getattr(jax.config, "jax_disable_jit", False))
+
+
+def launch_all(
+    launch: Launch,
+    lanes: int,
+    leaves: list[Leaf],
+    rows_seed: npt.NDArray[np.uint32],
+    pending: npt.NDArray[np.int64],
+    world: World,
+    rounds: npt.NDArray[np.int64],
+    key: jax.Array,
+    chunk: int | None,
+    progress: Progress | None,
+    clock: dict[str, float],
+    outputs: dict[str, npt.NDArray[Any]],
+) -> None:
+    """Run the pending rows launch by launch, in turn on every lane, and write their outputs in place."""
+    unit = launch.block_size * len(launch.devices)
+    per_launch = unit if chunk is None else max(1, chunk // (unit * lanes)) * unit
+    total = rows_seed.size
+    settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
+    shared = [leaf.values for leaf in leaves if not leaf.varies]
+    record_rounds = rounds.astype(np.int32)
+
+    def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> int:
+        """Wait for a launch and keep its outputs; returns how many of its replications are done for good."""
+        for field, values in result.items():
+            host = np.asarray(values)[: rows.size]
+            if field not in outputs:
+                outputs[field] = np.zeros((total, *host.shape[1:]), host.dtype)
+            outputs[field][rows] = host
+        return int(rows.size - np.count_nonzero(outputs["overflow"][rows]))
+
+    # Two launches for every lane: each has its next one at hand when it ends one.
+    in_flight: collections.deque[tuple[npt.NDArray[np.int64], Future[dict[str, Any]]]] = collections.deque()
+    done = total - pending.size
+    begun, compiling = time.perf_counter(), 0.0
+
+    def end_one() -> None:
+        nonlocal done
+        rows, launched = in_flight[0]
+        while wait([launched], timeout=0.2).not_done:  # a signal that reaches another thread does not end a wait
+            pass
+        done += collect(rows, launched.result())
+        in_flight.popleft()
+        if progress is not None:
+            progress(done, total)
+
+    try:
+        for lane, first in enumerate(range(0, pending.size, per_launch), first_lane()):
+            rows = pending[first : first + per_launch]
+            padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
+            varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
+            arguments = (rows_seed[padded], varying, shared, world, record_rounds, key)
+            arguments = jax.tree.map(jnp.asarray, arguments)
+            program, seconds = _program(launch, arguments)
+            compiling += seconds
+            if len(in_flight) == 2 * lanes:
+                end_one()
+            run = functools.partial(_finish, program, arguments)
+            in_flight.append((rows, here(run) if _jit_disabled() else submit(lane % lanes, run)))
+        while in_flight:
+            end_one()
+    finally:
+        abandon(future for _, future in in_flight)  # none are left unless something was raised
+    clock["compile"] += compiling
+    clock["run"] += time.perf_counter() - begun - compiling
+
+
+def _finish(program: Callable[..., dict[str, Any]], arguments: Any) -> dict[str, Any]:
+    """The outputs of a launch, once they are there.
+
+    Asked for again and again: a thread that waits inside JAX crashes a process that ends meanwhile.
+    """
+    begun = time.perf_counter()
+    outputs = program(*arguments)
+    while not all(values.is_ready() for values in outputs.values()):
+        time.sleep(min(max(5e-5, (time.perf_counter() - begun) / 50), 0.01))
+    return outputs
+
+
+def threefry_key(key: jax.Array) -> jax.Array:
+    """The key itself, or one of threefry with the words of another generator's key folded in; on no device of its own.
+
+    A key that was committed to one device would pull the whole launch there.
+    """
+    words = np.asarray(jax.random.key_data(key))
+    if str(jax.random.key_impl(key)) == THREEFRY:
+        return jax.random.wrap_key_data(jnp.asarray(words), impl=THREEFRY)
+    started = jax.random.key(0, impl=THREEFRY)
+    for word in words.ravel():
+        started = jax.random.fold_in(started, word)
+    return started
+
+
+def prng_name(key: jax.Array) -> str:
+    """The generator of a run with this key, with the setting that changes its numbers."""
+    own = str(jax.random.key_impl(key))
+    partitionable = bool(getattr(jax.config, "jax_threefry_partitionable", True))
+    return f"{THREEFRY}{'' if own == THREEFRY else f' from a key of {own}'}, partitionable={partitionable}"

@@ -1,0 +1,109 @@
+"""What a simulation gives: curves of regret and payoff, with what must travel with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from linbet_jax.errors import UnhealthyWarning
+from linbet_jax.policies.policy import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """Every choice and payoff: arms [S, T] int32 and payoffs [S, T]."""
+
+    arms: npt.NDArray[np.int32]
+    payoffs: npt.NDArray[np.floating[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """Whether the policy's confidence region held theta*, after each of its updates, for each seed.
+
+    Attributes:
+        first_miss: [S] int64; 0 when ||theta_t - theta*||_V <= beta_t at every update, else the first pull at whose
+            update it was not. The region before the first payoff, which is the ball of radius S, does not count.
+        worst_ratio: [S], the largest ||theta_t - theta*||_V / beta_t over the updates, beta_t with its radius_scale.
+    """
+
+    first_miss: npt.NDArray[np.int64]
+    worst_ratio: npt.NDArray[np.floating[Any]]
+
+    @property
+    def covered(self) -> npt.NDArray[np.bool_]:
+        """[S] whether the region held theta* at every update."""
+        return self.first_miss == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What S replications of one policy with one setting gave.
+
+    Attributes:
+        name: of the policy.
+        rounds: [R] int64, pulls after which a row is recorded; the last one is the horizon.
+        regret: [S, R] cumulative pseudo-regret, sum over pulls of the best mean minus the played arm's mean.
+        payoff: [S, R] cumulative realised payoff.
+        health: [S] int64; 0, or the first pull at which something non-finite (or an arm index out of range) was met.
+        seeds: [S] int64.
+        final_estimate: [S, d], the centre of the last confidence region; None when the policy has none.
+        trace: arms and payoffs of every pull, when asked for.
+        params: the hyperparameters, as given.
+        facts: numbers worth printing: k and N for MENU; m, r, q and block for MoM.
+        notes: sentences that must travel with the numbers.
+        block_size: seeds per block; bit-equality is promised for one block size, kind of device and JAX version.
+        dtype: ``"float32"`` or ``"float64"``.
+        device: kind and number of the devices (on CPU: cores) that ran it.
+        prng: the generator with its setting, and the key's own where that is another.
+        reruns: replications that were repeated with a larger buffer.
+        compile_seconds: spent compiling in this call (0 when everything was compiled before).
+        run_seconds: spent running, compilation apart.
+        coverage: of theta* by the policy's confidence region, when asked for.
+    """
+
+    name: str
+    rounds: npt.NDArray[np.int64]
+    regret: npt.NDArray[np.floating[Any]]
+    payoff: npt.NDArray[np.floating[Any]]
+    health: npt.NDArray[np.int64]
+    seeds: npt.NDArray[np.int64]
+    final_estimate: npt.NDArray[np.floating[Any]] | None
+    trace: Trace | None
+    params: Any
+    facts: dict[str, float]
+    notes: tuple[str, ...]
+    block_size: int
+    dtype: str
+    device: str
+    prng: str
+    reruns: int
+    compile_seconds: float
+    run_seconds: float
+    coverage: Coverage | None = None
+
+
+def unhealthy(policy: Policy, health: npt.NDArray[Any], seeds: npt.NDArray[Any]) -> tuple[str, ...]:
+    """A sentence on the unhealthy ones among these replications, if there are any."""
+    (ill,) = np.nonzero(health)
+    if ill.size == 0:
+        return ()
+    first = ill[np.argmin(health[ill])]
+    return (
+        f"{policy.name}: {ill.size} of {health.size} replications met something non-finite, an arm index out of range "
+        f"or a mean that the law does not have, first seed {seeds[first]} at pull {health[first]}: their numbers are "
+        "worth nothing from there on",
+    )
+
+
+def warn_of(sentence: str) -> None:
+    """An `UnhealthyWarning` at the line outside this package that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("linbet_jax"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, UnhealthyWarning, stacklevel=level)
