@@ -1,33 +1,18 @@
-"""Figures, drawn with matplotlib's object interface on the Agg canvas: no global state, no window, no pyplot.
-
-It draws what it is given: curves with their summaries over seeds, in a style of its own whatever the user's settings
-say. The first module to import matplotlib: a backend that the environment asks for, a notebook's for example, may not
-be there, and no figure here needs one.
-"""
+"""Figures of curves with their summaries over seeds, on the Agg canvas, in a style whatever the user's settings say."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import math
 import os
-import sys
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-_backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
-import matplotlib
 import matplotlib.style
-
-if _backend is not None:
-    os.environ["MPLBACKEND"] = _backend
-    with contextlib.suppress(ValueError):  # not there; pyplot, if the user imports it, chooses another one
-        matplotlib.rcParams["backend"] = _backend
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
@@ -53,8 +38,10 @@ __all__ = [
     "OneUnit",
     "Panel",
     "Series",
+    "axis_share",
     "chart_figure",
     "growth_figure",
+    "log_floor",
     "panel_figure",
     "policy_colors",
     "policy_label",
@@ -503,6 +490,20 @@ def robust_limits(
     return float(min([low, *drawn])), float(max([high, *drawn]))
 
 
+def log_floor(values: Iterable[FloatArray]) -> float:
+    """Lower end of a log axis: below the smallest positive number that is drawn; 0.1 when there is none."""
+    drawn = np.concatenate([np.zeros(0), *values])
+    return _FLOOR * float(drawn[drawn > 0].min()) if np.any(drawn > 0) else 0.1
+
+
+def axis_share(ax: Axes, which: str, value: float) -> float:
+    """Where a number lies between the ends of the axis `which`: 0 to 1."""
+    low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
+    kind = ax.get_xscale() if which == "x" else ax.get_yscale()
+    scale: Callable[[float], float] = math.log if kind == "log" else float
+    return (scale(min(max(value, low), high)) - scale(low)) / (scale(high) - scale(low))
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Writes a figure whole or not at all, the same bytes for the same figure.
 
@@ -593,7 +594,9 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
     typical: list[ArrayLike] = [v for c in curves for v in (c.summary.median, c.summary.trimmed_mean)]
     typical += [] if panel.reference is None else [panel.reference * c.rounds for c in curves]
     held = robust_limits([values for span in spans for values in span], typical, log=log)
-    floor = _axis_floor(curves, held[1]) if log else 0.0 if nonnegative else -math.inf
+    # Below the smallest positive mean, or median of a mean that is outside.
+    heights = [c.summary.median if np.any(c.summary.mean > held[1]) else c.summary.mean for c in curves]
+    floor = log_floor(heights) if log else 0.0 if nonnegative else -math.inf
     patterns = _dashes(curves, floor, log)
     if log:
         ax.set_xscale("log")
@@ -756,13 +759,6 @@ def _round_ends(ax: Axes) -> None:
         ax.set_ylim(-0.02 * top, 1.05 * top)
 
 
-def _axis_floor(curves: Sequence[Curve], highest: float) -> float:
-    """Lower end of a log axis: below the smallest positive mean, or median of a mean that is outside; else 0.1."""
-    drawn = [c.summary.median if np.any(c.summary.mean > highest) else c.summary.mean for c in curves]
-    positive = [float(values[values > 0].min()) for values in drawn if np.any(values > 0)]
-    return _FLOOR * min(positive) if positive else 0.1
-
-
 def _bar_places(rounds: FloatArray, shown: NDArray[np.bool_], place: int, count: int, log: bool) -> NDArray[np.int64]:
     """Records that carry an error bar: evenly spaced along the axis, each curve a little aside of the others."""
     start = float(rounds[shown][0]) if log else 0.0
@@ -780,11 +776,8 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
     figure = ax.get_figure(root=True)
     assert figure is not None
     points = ax.get_position().height * figure.get_size_inches()[1] * 72
-    low, high = ax.get_ylim()
-    scale = math.log if ax.get_yscale() == "log" else float
-    places = [(scale(min(max(y, low), high)) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
-    gap = 9.8 * lines / points
-    spread = spread_apart(places, gap, low=0.0, high=1.0)
+    places = [axis_share(ax, "y", y) for y, *_ in ends]
+    spread = spread_apart(places, 9.8 * lines / points, low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
         ax.annotate(
             label,
