@@ -8,6 +8,7 @@ on a phone.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -128,16 +129,13 @@ def shortened(text: str, points: float) -> str:
     """The text, cut in its middle when it is wider than that: both ends tell names apart."""
     if _width(text) <= points:
         return text
-    low, high = 1, len(text) - 1  # letters kept
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _width(_cut(text, middle)) <= points else (low, middle - 1)
-    return _cut(text, low)
 
+    def cut(letters: int) -> str:
+        head = (letters + 1) // 2
+        return f"{text[:head]}…{text[len(text) - (letters - head) :]}"
 
-def _cut(text: str, letters: int) -> str:
-    head = (letters + 1) // 2
-    return f"{text[:head]}…{text[len(text) - (letters - head) :]}"
+    fitting = bisect.bisect_right(range(1, len(text)), points, key=lambda letters: _width(cut(letters)))
+    return cut(max(fitting, 1))
 
 
 @contextlib.contextmanager
