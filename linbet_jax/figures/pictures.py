@@ -326,8 +326,7 @@ def draw_boxes(ax: Axes, rows: Sequence[RowMark[Summary]]) -> None:
             ax.plot([middle, middle], [y - 0.2, y + 0.2], linewidth=2.4, color=color)
             for value, face in ((final.trimmed_mean, "white"), (final.mean, color)):
                 ax.plot([float(value)], [y], "D", markersize=4.2, markerfacecolor=face, color=color)
-    _row_names(ax, named)
-    _axis_names(ax, "regret at the horizon" + (" (log axis)" if log else ""), "")
+    _finish_rows(ax, named, "regret at the horizon" + (" (log axis)" if log else ""))
 
 
 def draw_differences(ax: Axes, rows: Sequence[RowMark[Summary]], best: str) -> None:
@@ -351,8 +350,7 @@ def draw_differences(ax: Axes, rows: Sequence[RowMark[Summary]], best: str) -> N
         ax.plot([float(difference.median)] * 2, [y - 0.16, y + 0.16], linewidth=1.2, gid="median", color=color)
     for place in range(len(rows)):  # beside the marks alone: through a name it would be in the way
         ax.plot([0, 0], [place + 0.44, place + 0.92], color=MUTED, linewidth=1.0)
-    _row_names(ax, named)
-    _axis_names(ax, f"regret minus that of {shortened(best, 190)}", "")
+    _finish_rows(ax, named, f"regret minus that of {shortened(best, 190)}")
 
 
 def draw_rates(ax: Axes, rows: Sequence[RowMark[FloatArray]]) -> None:
@@ -366,8 +364,7 @@ def draw_rates(ax: Axes, rows: Sequence[RowMark[FloatArray]]) -> None:
         ax.plot([low, np.median(rates)], [y, y], color=row.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         lift = _scatter(rates.size, 0.3) * (rates.size > 1)
         ax.plot(rates[:400], y + lift[:400], "o", color=row.color, markersize=3.2, alpha=0.7, markeredgewidth=0)
-    _row_names(ax, [(row.label, row.beside) for row in rows])
-    _axis_names(ax, "pulls per second, all seeds together (log axis)", "")
+    _finish_rows(ax, [(row.label, row.beside) for row in rows], "pulls per second, all seeds together (log axis)")
 
 
 def _frame(ax: Axes) -> None:
@@ -410,15 +407,14 @@ def _say(ax: Axes, x: float, y: float, text: str, **more: Any) -> None:
     ax.text(x, y, text, transform=ax.transAxes, **(settings | more)).set_parse_math(False)
 
 
-def _axis_names(ax: Axes, x: str, y: str) -> None:
-    ax.set_xlabel(x, color=MUTED, labelpad=3).set_parse_math(False)
-    if y:  # above the axis, read without turning the head
-        _say(ax, 0.0, 1.015, y, color=MUTED, va="bottom")
+def _name_x(ax: Axes, name: str) -> None:
+    ax.set_xlabel(name, color=MUTED, labelpad=3).set_parse_math(False)
 
 
 def _finish(ax: Axes, x: str, y: str, ends: Sequence[tuple[float, float, str, str]], lines: Sequence[Line]) -> None:
     """Names of the axes and of the curves, once the axes have their ends."""
-    _axis_names(ax, x, y)
+    _name_x(ax, x)
+    _say(ax, 0.0, 1.015, y, color=MUTED, va="bottom")  # above the axis, read without turning the head
     _name_ends(ax, ends)
     _say_outside(ax, lines)
 
@@ -454,8 +450,8 @@ def _say_outside(ax: Axes, lines: Sequence[Line]) -> None:
         _say(ax, 4 / wide, 0.96 - 0.06 * line_number, shortened(text, wide - 8), color=MUTED, fontsize=8.5)
 
 
-def _row_names(ax: Axes, rows: Sequence[tuple[str, str]]) -> None:
-    """Names above their rows, something short at the right; row 0 is at the top."""
+def _finish_rows(ax: Axes, rows: Sequence[tuple[str, str]], x: str) -> None:
+    """Names above their rows, something short at the right; row 0 is at the top. The horizontal axis is named `x`."""
     count = len(rows)
     for place, (name, beside) in enumerate(rows):
         y = 1 - (place + 0.24) / count
@@ -466,6 +462,7 @@ def _row_names(ax: Axes, rows: Sequence[tuple[str, str]]) -> None:
     ax.yaxis.set_major_locator(NullLocator())
     ax.spines["left"].set_visible(False)
     ax.grid(False, axis="y")
+    _name_x(ax, x)
 
 
 def _scatter(count: int, height: float) -> FloatArray:

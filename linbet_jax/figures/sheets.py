@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from linbet_jax.figures import pictures as drawing
@@ -74,7 +72,6 @@ def inline_svg(picture: Picture, name: str) -> str:
     """
     with styled(PAGE_STYLE), missing_letters_pass():
         figure = Figure(figsize=(WIDTH / 72, picture.height / 72))
-        FigureCanvasSVG(figure)
         picture.draw(figure.add_axes(_place(picture, 0, 0, WIDTH, picture.height)))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -121,7 +118,6 @@ def _sheet(pictures: Sequence[Picture]) -> Figure:
     width = columns * WIDTH + (columns - 1) * GAP
     height = sum(heights) + (len(lines) - 1) * GAP
     figure = Figure(figsize=(width / 72, height / 72))
-    FigureCanvasAgg(figure)
     top = height
     for line, tall in zip(lines, heights, strict=True):
         for column, picture in enumerate(line):

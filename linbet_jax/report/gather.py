@@ -190,19 +190,19 @@ def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
         level: coverage of the intervals, in (0, 1).
     """
     cells: list[Cell] = []
-    digests: dict[str, _Digest] = {}
+    variants: dict[str, PolicyVariant] = {}  # by cell, their labels still to come
     for cell in sweep.cells:
         marked = cell
         if cell.readable:
             try:
-                digests[cell.id] = _digested(cell.run(), level)
+                variants[cell.id] = _variant(cell, cell.run(), level)
             except CellFileError as error:
                 marked = spoiled(cell, error)
         cells.append(marked)
     whole = Results(sweep.path, sweep.manifest, cells)
     groups = list(grouped(cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
     settings = [
-        _setting(members, title, detail, digests, whole.swept, level)
+        _setting(members, title, detail, variants, whole.swept, level)
         for members, (title, detail) in zip(groups, _titles(groups, whole.swept), strict=True)
     ]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
@@ -271,14 +271,22 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-_Digest = tuple[Band, regret.Summary, CellRun]  # regret against pulls, at the horizon, and the last record of each seed
-
-
-def _digested(run: CellRun, level: float) -> _Digest:
+def _variant(cell: Cell, run: CellRun, level: float) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
-    band = Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS))
-    return band, regret.summarize(run.regret[:, -1], run.health, level=level), run.last
+    unhealthy, journey = run.health != 0, cell.journey
+    timed = journey.run_seconds > 0 and journey.seed_pulls > 0
+    return PolicyVariant(
+        family=cell.family,
+        label="",
+        band=Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS)),
+        theory=_bound_exponent(cell),
+        cell=cell,
+        final=regret.summarize(run.regret[:, -1], run.health, level=level),
+        run=run.last,
+        troubles=tuple(zip(run.seeds[unhealthy].tolist(), run.health[unhealthy].tolist(), strict=True)),
+        rate=journey.seed_pulls / journey.run_seconds if timed else math.nan,
+    )
 
 
 def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tuple[str, str]]:
@@ -334,12 +342,12 @@ def _setting(
     members: Sequence[Cell],
     title: str,
     detail: str,
-    digests: Mapping[str, _Digest],
+    unnamed: Mapping[str, PolicyVariant],
     swept: Sequence[str],
     level: float,
 ) -> Setting:
     labels = _labels(members, swept)
-    variants = [_variant(cell, labels[cell.id], *digests[cell.id]) for cell in members if cell.id in digests]
+    variants = [dataclasses.replace(unnamed[cell.id], label=labels[cell.id]) for cell in members if cell.id in unnamed]
     shown = _worth_showing(variants)
     facts = members[0].bandit
     words = [f"{parameter_name(name)} = {plain_value(facts[name])}" for name in ("K", "d", "epsilon") if name in facts]
@@ -353,22 +361,6 @@ def _setting(
         absent=tuple(cell for cell in members if not cell.whole),
         labels=labels,
         comparison=_compared(shown, level),
-    )
-
-
-def _variant(cell: Cell, label: str, band: Band, final: regret.Summary, run: CellRun) -> PolicyVariant:
-    unhealthy, journey = run.health != 0, cell.journey
-    timed = journey.run_seconds > 0 and journey.seed_pulls > 0
-    return PolicyVariant(
-        family=cell.family,
-        label=label,
-        band=band,
-        theory=_bound_exponent(cell),
-        cell=cell,
-        final=final,
-        run=run,
-        troubles=tuple(zip(run.seeds[unhealthy].tolist(), run.health[unhealthy].tolist(), strict=True)),
-        rate=journey.seed_pulls / journey.run_seconds if timed else math.nan,
     )
 
 
