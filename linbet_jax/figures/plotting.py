@@ -692,18 +692,20 @@ def _line_styles(curves: Sequence[Curve], floor: float, log: bool) -> list[Any]:
     finite = np.concatenate([np.zeros(0), *(h[np.isfinite(h)] for h in heights)])
     near = _SAME * (float(finite.max()) - (math.log(floor) if log else float(finite.min()))) if finite.size else 0.0
     groups: list[list[int]] = []
+
+    def together(first: int, second: int) -> bool:
+        if not np.array_equal(curves[first].rounds, curves[second].rounds):
+            return False
+        apart = np.abs(heights[first] - heights[second])
+        return bool(np.isfinite(apart).any() and np.nanmax(apart) <= near)
+
     for place, height in enumerate(heights):
-        if not np.isfinite(height).any():
-            continue
-        for group in groups:
-            first = heights[group[0]]
-            if np.array_equal(curves[place].rounds, curves[group[0]].rounds):
-                apart = np.abs(height - first)
-                if np.isfinite(apart).any() and np.nanmax(apart) <= near:
-                    group.append(place)
-                    break
-        else:
-            groups.append([place])
+        if np.isfinite(height).any():
+            group = next((group for group in groups if together(group[0], place)), None)
+            if group is None:
+                groups.append([place])
+            else:
+                group.append(place)
     styles: list[Any] = ["-"] * len(curves)
     for group in groups:
         for turn, place in enumerate(group[1:]):
@@ -733,27 +735,11 @@ def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines
     places = [axis_share(ax, "y", y) for y, *_ in ends]
     spread = spread_apart(places, 9.8 * lines / points, low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
-        ax.annotate(
-            label,
-            xy=(1.0, true),
-            xytext=(1.08, shown),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            ha="left",
-            va="center",
-            fontsize=_LABEL_SIZE,
-            color=color,
-            fontweight="bold" if bold else "normal",
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": color,
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 1,
-                "relpos": (0.0, 0.5),
-            },
-        )
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1, "relpos": (0.0, 0.5)}
+        weight = "bold" if bold else "normal"
+        style: Any = {"color": color, "fontsize": _LABEL_SIZE, "fontweight": weight, "ha": "left", "va": "center"}
+        at = (1.0, true), (1.08, shown), "axes fraction", "axes fraction"  # the curve's end, the name
+        ax.annotate(label, *at, arrow, annotation_clip=False, **style)
 
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:

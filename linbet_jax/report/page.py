@@ -54,7 +54,7 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
         files: names of the files beside the page, relative to it, for links.
     """
     sweep, manifest = report.sweep, dict(report.sweep.manifest)
-    kinds = {kind: list(group) for kind, group in grouped(pictures, lambda picture: picture.kind).items()}
+    kinds = grouped(pictures, lambda picture: picture.kind)
     counter = itertools.count(1)
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
     summaries = [_summary(report, setting) for setting in report.settings]

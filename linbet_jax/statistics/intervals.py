@@ -15,7 +15,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,13 +42,6 @@ FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
 TRIMMED = 0.1  # cut off at each end by default
 _CHUNK = 2**20  # resampled numbers in memory at once
-
-
-class Statistic(Protocol):
-    """A function of stacks of samples that reduces the axis of the seeds."""
-
-    def __call__(self, values: FloatArray, /, *, axis: int) -> FloatArray:
-        """The statistic along that axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +158,7 @@ def bootstrap_interval(
     values: ArrayLike,
     health: ArrayLike | None = None,
     *,
-    statistic: str | Statistic = "mean",
+    statistic: str | Callable[..., Any] = "mean",
     method: str = "bca",
     level: float = 0.95,
     resamples: int = RESAMPLES,
@@ -197,7 +191,7 @@ def bootstrap_interval(
         raise ValueError(f"method must be 'percentile' or 'bca', got {method!r}")
     if isinstance(resamples, bool) or resamples != int(resamples) or resamples < 2:
         raise ValueError(f"resamples must be a whole number, at least 2, got {resamples!r}")
-    named: dict[Any, Statistic] = {"mean": np.mean, "median": np.median}
+    named: dict[Any, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
     if isinstance(statistic, str) and statistic not in named:
         raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
     function = named[statistic] if isinstance(statistic, str) else statistic
