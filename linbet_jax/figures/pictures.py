@@ -24,7 +24,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from linbet_jax.figures.plotting import OneUnit, axis_share, log_floor, robust_limits, spread_apart, styled
+from linbet_jax.figures.plotting import OneUnit, axes_points, axis_share, log_floor, robust_limits, spread_apart, styled
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 
@@ -443,9 +443,7 @@ def _say_outside(ax: Axes, lines: Sequence[Line]) -> None:
                 outside.append(f"{line.label}, {name} to {number(highest, 4)}")
                 break
     shown = [*outside[:3], f"and {len(outside) - 3} more"] if len(outside) > 4 else outside
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    wide = ax.get_position().width * figure.get_size_inches()[0] * 72
+    wide, _ = axes_points(ax)
     for line_number, text in enumerate(["outside the axis:", *shown] if outside else []):
         _say(ax, 4 / wide, 0.96 - 0.06 * line_number, shortened(text, wide - 8), color=MUTED, fontsize=8.5)
 

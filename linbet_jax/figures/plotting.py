@@ -38,6 +38,7 @@ __all__ = [
     "OneUnit",
     "Panel",
     "Series",
+    "axes_points",
     "axis_share",
     "chart_figure",
     "growth_figure",
@@ -508,6 +509,14 @@ def axis_share(ax: Axes, which: str, value: float) -> float:
     return (scale(min(max(value, low), high)) - scale(low)) / (scale(high) - scale(low))
 
 
+def axes_points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in points."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    box, inches = ax.get_position(), figure.get_size_inches()
+    return box.width * inches[0] * 72, box.height * inches[1] * 72
+
+
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Writes a figure whole or not at all, the same bytes for the same figure.
 
@@ -727,13 +736,8 @@ def _bar_places(rounds: FloatArray, shown: NDArray[np.bool_], place: int, count:
 
 def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines: int = 1) -> None:
     """Writes each curve's name to the right of its end, moved apart where they would overlap."""
-    if not ends:
-        return
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    points = ax.get_position().height * figure.get_size_inches()[1] * 72
     places = [axis_share(ax, "y", y) for y, *_ in ends]
-    spread = spread_apart(places, 9.8 * lines / points, low=0.0, high=1.0)
+    spread = spread_apart(places, 9.8 * lines / axes_points(ax)[1], low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
         arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1, "relpos": (0.0, 0.5)}
         weight = "bold" if bold else "normal"

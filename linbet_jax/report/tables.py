@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from linbet_jax.report.gather import PolicyVariant, Setting, SweepReport, parameter_name, plain_value, swept_parameters
@@ -68,9 +67,5 @@ def csv_text(report: SweepReport) -> str:
             fields += [cell.state, cell.stored, None if final is None else final.unhealthy]
             fields += [None if final is None else float(getattr(final, name)) for name in statistics]
             fields += [cell.journey.run_seconds, cell.journey.compile_seconds, cell.error]
-            body.append([_all_digits(field) for field in fields])
-    return tables.csv_text([*names, *statistics, "run_seconds", "compile_seconds", "error"], body)
-
-
-def _all_digits(value: Any) -> Any:
-    return value if not isinstance(value, float) else repr(value) if math.isfinite(value) else None
+            body.append(fields)
+    return tables.csv_text([*names, *statistics, "run_seconds", "compile_seconds", "error"], body, digits=None)

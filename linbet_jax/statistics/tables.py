@@ -186,26 +186,26 @@ def escaped_latex(text: str) -> str:
     return text.replace("\n", " ").translate(_LATEX)
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """CSV: floats to ten digits, an empty field for NaN and None."""
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]], *, digits: int | None = 10) -> str:
+    """CSV: floats to so many digits, None for all of them, and an empty field for NaN and None."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([_field(value) for value in row] for row in rows)
+    writer.writerows([_field(value, digits) for value in row] for row in rows)
     return stream.getvalue()
 
 
-def _field(value: object) -> object:
+def _field(value: object, digits: int | None) -> object:
     if value is None:
         return ""
     if isinstance(value, float):  # NumPy's float64 too
-        return "" if math.isnan(value) else f"{value:.10g}"
+        return "" if math.isnan(value) else repr(float(value)) if digits is None else f"{value:.{digits}g}"
     return value
 
 
 def aligned_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """A table for a terminal: the first `left` columns aligned to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
         places = enumerate(zip(cells, widths, strict=True))
