@@ -206,11 +206,13 @@ def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
         for members, (title, detail) in zip(groups, _titles(groups, whole.swept), strict=True)
     ]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
+    ordered = [of_cell[cell.id] for cell in cells if cell.id in of_cell]  # as in the sweep file
+    parameters = swept_parameters(whole)
     return SweepReport(
         sweep=whole,
         settings=tuple(settings),
-        parameters=tuple(_parameter_panels(whole, of_cell)),
-        growths=tuple(_growths(whole, of_cell, level)),
+        parameters=tuple(_parameter_panels(ordered, parameters)),
+        growths=tuple(_growths(ordered, parameters, level)),
         colors=policy_colors(cell.family for cell in cells),
         level=level,
     )
@@ -416,37 +418,16 @@ def _stacked(variants: Sequence[PolicyVariant], at: Sequence[float]) -> Band:
     return Band(np.asarray(at, dtype=np.float64), *map(np.array, numbers))
 
 
-def _reference(cells: Sequence[Cell], name: str) -> Any:
-    """The value that other parameters are held at: the paper's scale 1, or the first in the sweep file."""
-    values = [value for cell in cells if (value := cell.value(name)) is not None]
-    return 1.0 if name == "radius_scale" and 1.0 in values else values[0] if values else None
-
-
-def _lines(cells: Iterable[Cell], others: Sequence[str], *more: str) -> list[list[Cell]]:
-    """Cells that agree in policy and all other parameters, and in these fields."""
+def _lines(variants: Iterable[PolicyVariant], others: Sequence[str], *more: str) -> list[list[PolicyVariant]]:
+    """Variants that agree in policy and all other parameters, and in these fields."""
     names = (*more, "policy", "label", *others)
-    return list(grouped(cells, lambda cell: tuple(_text(cell.value(name)) for name in names)).values())
+    return list(grouped(variants, lambda variant: tuple(_text(variant.cell.value(name)) for name in names)).values())
 
 
-def _parameter_panels(sweep: Results, of_cell: Mapping[str, PolicyVariant]) -> Iterable[ParameterPanel]:
-    dimensions = swept_parameters(sweep)
-    readable = [cell for cell in sweep.cells if cell.id in of_cell]
-    for name in dimensions:
-        others = [other for other in dimensions if other != name]
-        for members in grouped(readable, lambda cell: (cell.set, cell.horizon, cell.dtype)).values():
-            owners = [cell for cell in members if cell.value(name) is not None]
-            if not _differing(owners, [name]):
-                continue
-            # Beside the parameter itself a line's cells differ in nothing.
-            lines = _lines(owners, others)
-            note = ""
-            if len(lines) > SHOWN:
-                held = {other: _reference(owners, other) for other in others}
-                lines = [line for line in lines if _held_at(line[0], held)]
-                words = [f"{parameter_name(o)} = {plain_value(held[o])}" for o in others if held[o] is not None]
-                note = f"Other parameters held at {', '.join(words)}; all combinations are in the table."
-            if lines:
-                yield _parameter_panel(name, members, lines[:SHOWN], of_cell, others, note)
+def _reference(variants: Sequence[PolicyVariant], name: str) -> Any:
+    """The value that other parameters are held at: the paper's scale 1, or the first in the sweep file."""
+    values = [value for variant in variants if (value := variant.cell.value(name)) is not None]
+    return 1.0 if name == "radius_scale" and 1.0 in values else values[0] if values else None
 
 
 def _held_at(cell: Cell, held: Mapping[str, Any]) -> bool:
@@ -454,35 +435,50 @@ def _held_at(cell: Cell, held: Mapping[str, Any]) -> bool:
     return all(cell.value(name) is None or _text(cell.value(name)) == _text(value) for name, value in held.items())
 
 
+def _parameter_panels(variants: Sequence[PolicyVariant], parameters: Sequence[str]) -> Iterable[ParameterPanel]:
+    for name in parameters:
+        others = [other for other in parameters if other != name]
+        for members in grouped(variants, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values():
+            owners = [variant for variant in members if variant.cell.value(name) is not None]
+            # Beside the parameter itself a line's cells differ in nothing.
+            lines, note = _lines(owners, others), ""
+            if len(lines) > SHOWN:
+                held = {other: value for other in others if (value := _reference(owners, other)) is not None}
+                lines = [line for line in lines if _held_at(line[0].cell, held)]
+                words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
+                note = f"Other parameters held at {', '.join(words)}; all combinations are in the table."
+            if lines and _differing([variant.cell for variant in owners], [name]):
+                without = [variant for variant in members if variant.cell.value(name) is None]
+                yield _parameter_panel(name, others, lines[:SHOWN], without, note)
+
+
 def _parameter_panel(
     name: str,
-    members: Sequence[Cell],
-    lines: Sequence[Sequence[Cell]],
-    of_cell: Mapping[str, PolicyVariant],
     others: Sequence[str],
+    lines: Sequence[Sequence[PolicyVariant]],
+    without: Sequence[PolicyVariant],
     note: str,
 ) -> ParameterPanel:
-    values = [cell.value(name) for line in lines for cell in line]
+    values = [variant.cell.value(name) for line in lines for variant in line]
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     names = () if numeric else tuple(dict.fromkeys(plain_value(value) for value in values))
 
-    def place(cell: Cell) -> float:
-        return float(cell.value(name)) if numeric else names.index(plain_value(cell.value(name)))
+    def place(variant: PolicyVariant) -> float:
+        value = variant.cell.value(name)
+        return float(value) if numeric else names.index(plain_value(value))
 
     drawn = []
     for line in lines:
         ordered = sorted(line, key=place)
-        first = ordered[0]
-        telling = _differing([other[0] for other in lines if other[0].policy == first.policy], others)
-        label = ", ".join([_base_label(first, scaled=name != "radius_scale"), *_named_values(first, telling)])
-        band = _stacked([of_cell[cell.id] for cell in ordered], [place(cell) for cell in ordered])
-        drawn.append(Line(family=first.family, label=label, band=band))
-    without = [of_cell[cell.id] for cell in members if cell.value(name) is None]
+        cell = ordered[0].cell
+        telling = _differing([other[0].cell for other in lines if other[0].cell.policy == cell.policy], others)
+        label = ", ".join([_base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
+        drawn.append(Line(family=cell.family, label=label, band=_stacked(ordered, [place(v) for v in ordered])))
     flat = [v for v in without[: max(0, SHOWN - len(drawn))] if math.isfinite(float(v.final.mean))]
     return ParameterPanel(
         parameter=name,
-        title=members[0].set,
-        detail=f"T = {members[0].horizon:,}",
+        title=lines[0][0].cell.set,
+        detail=f"T = {lines[0][0].cell.horizon:,}",
         ticks=None if numeric else names,
         lines=tuple(drawn),
         level=tuple(Line(family=v.family, label=v.label, band=_stacked([v], [math.nan])) for v in flat),
@@ -490,24 +486,22 @@ def _parameter_panel(
     )
 
 
-def _growths(sweep: Results, of_cell: Mapping[str, PolicyVariant], level: float) -> Iterable[GrowthLine]:
-    others = swept_parameters(sweep)
-    readable = [cell for cell in sweep.cells if cell.id in of_cell and of_cell[cell.id].final.n > 0]
-    groups = _lines(readable, others, "set", "dtype")
-    for members in groups:
-        ordered = sorted({cell.horizon: cell for cell in members}.values(), key=lambda cell: cell.horizon)
+def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level: float) -> Iterable[GrowthLine]:
+    groups = _lines([variant for variant in variants if variant.final.n > 0], parameters, "set", "dtype")
+    firsts = [members[0].cell for members in groups]
+    for members, first in zip(groups, firsts, strict=True):
+        ordered = sorted({variant.cell.horizon: variant for variant in members}.values(), key=lambda v: v.cell.horizon)
         if len(ordered) < 2:
             continue
-        variants, first = [of_cell[cell.id] for cell in ordered], ordered[0]
-        twins = [group[0] for group in groups if (group[0].set, group[0].policy) == (first.set, first.policy)]
-        horizons = [cell.horizon for cell in ordered]
+        twins = [cell for cell in firsts if (cell.set, cell.policy) == (first.set, first.policy)]
+        horizons = [variant.cell.horizon for variant in ordered]
         yield GrowthLine(
             family=first.family,
-            label=_labels(twins, others)[members[0].id],
-            band=_stacked(variants, horizons),
-            theory=_bound_exponent(first),
+            label=_labels(twins, parameters)[first.id],
+            band=_stacked(ordered, horizons),
+            theory=ordered[0].theory,
             title=first.set,
-            fit=_fitted(variants, horizons, level),
+            fit=_fitted(ordered, horizons, level),
         )
 
 
