@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -83,13 +83,15 @@ class Line:
     """A curve of one policy.
 
     Attributes:
-        family: registry name of the policy, which decides the colour.
+        family: registry name of the policy; of its curves the first is solid.
+        color: of the policy.
         label: at the end of the curve.
         band: regret against pulls, a parameter or the horizon.
         theory: exponent of the policy's bound; None when it has none.
     """
 
     family: str
+    color: str
     label: str
     band: Band
     theory: float | None = None
@@ -172,7 +174,7 @@ def end_label(line: Line, *, log: bool) -> str:
     return f"{line.label} (0)" if log and last <= 0 else line.label
 
 
-def draw_regret(ax: Axes, lines: Sequence[Line], colors: Mapping[str, str], *, horizon: float, log: bool) -> None:
+def draw_regret(ax: Axes, lines: Sequence[Line], *, horizon: float, log: bool) -> None:
     """Mean regret against pulls with its interval; on log axes a dotted line rises as the policy's bound does."""
     _frame(ax)
     bands = [line.band for line in lines]
@@ -180,7 +182,7 @@ def draw_regret(ax: Axes, lines: Sequence[Line], colors: Mapping[str, str], *, h
     top = _top(bands, log=log) or 1.0
     ends, first_pulls = [], []
     for line, dashes in zip(lines, _dashes(lines), strict=True):
-        band, color = line.band, colors[line.family]
+        band, color = line.band, line.color
         drawn = np.isfinite(band.mean) & ((band.mean > 0) & (band.at > 0) if log else True)
         last = float(np.nan_to_num(band.mean[-1]))
         ends.append((horizon, max(last, floor), end_label(line, log=log), color))
@@ -208,7 +210,6 @@ def draw_parameter(
     ax: Axes,
     lines: Sequence[Line],
     level: Sequence[Line],
-    colors: Mapping[str, str],
     *,
     name: str,
     ticks: Sequence[str] | None,
@@ -219,7 +220,6 @@ def draw_parameter(
         ax: empty axes.
         lines: of policies with the parameter.
         level: of those without, each with a band of one number.
-        colors: policy to colour.
         name: of the parameter.
         ticks: names of the values when they are not numbers, at 0, 1, ...; else None.
     """
@@ -233,16 +233,16 @@ def draw_parameter(
     floor, top = _floor(bands) if log else 0.0, _top(bands, log=log)
     ends = []
     for line, dashes in zip(lines, _dashes(lines), strict=True):
-        band, color = line.band, colors[line.family]
+        band, color = line.band, line.color
         _spread(ax, band, color, floor, top, log=log)
         ax.plot(band.at, band.mean, color=color, linewidth=1.5, linestyle=dashes, marker="o", markersize=3.2)
         finite = np.isfinite(band.mean)
         if finite.any():
             ends.append((float(band.at[finite][-1]), float(band.mean[finite][-1]), line.label, color))
     for line in level:
-        height, color = float(line.band.mean[0]), colors[line.family]
-        ax.axhline(height, color=color, linewidth=1.2, linestyle=(0, (2, 2)))
-        ends.append((float(values.max()), height, line.label, color))
+        height = float(line.band.mean[0])
+        ax.axhline(height, color=line.color, linewidth=1.2, linestyle=(0, (2, 2)))
+        ends.append((float(values.max()), height, line.label, line.color))
     low, high = float(values.min()), float(values.max())
     if ticks is not None:
         ax.xaxis.set_major_locator(FixedLocator(range(len(ticks))))
@@ -260,14 +260,14 @@ def draw_parameter(
     _finish(ax, name, "regret at the horizon", ends, (*lines, *level))
 
 
-def draw_growth(ax: Axes, lines: Sequence[GrowthLine], colors: Mapping[str, str]) -> None:
+def draw_growth(ax: Axes, lines: Sequence[GrowthLine]) -> None:
     """Final regret against the horizon on log axes, with the fitted power of T and that of the bound."""
     _frame(ax)
     floor = _floor([line.band for line in lines])
     top = max(_top([line.band for line in lines], log=True), 2 * floor)
     ends, horizons = [], []
     for line, dashes in zip(lines, _dashes(lines), strict=True):
-        band, color = line.band, colors[line.family]
+        band, color = line.band, line.color
         horizons += [float(band.at[0]), float(band.at[-1])]
         positive = band.mean > 0
         ends.append((float(band.at[-1]), float(max(band.mean[-1], floor)), line.label, color))

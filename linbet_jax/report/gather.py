@@ -189,13 +189,14 @@ def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
         sweep: an opened sweep folder, whatever its state.
         level: coverage of the intervals, in (0, 1).
     """
+    colors = policy_colors(cell.family for cell in sweep.cells)
     cells: list[Cell] = []
     variants: dict[str, PolicyVariant] = {}  # by cell, their labels still to come
     for cell in sweep.cells:
         marked = cell
         if cell.readable:
             try:
-                variants[cell.id] = _variant(cell, cell.run(), level)
+                variants[cell.id] = _variant(cell, cell.run(), colors[cell.family], level)
             except CellFileError as error:
                 marked = spoiled(cell, error)
         cells.append(marked)
@@ -213,7 +214,7 @@ def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
         settings=tuple(settings),
         parameters=tuple(_parameter_panels(ordered, parameters)),
         growths=tuple(_growths(ordered, parameters, level)),
-        colors=policy_colors(cell.family for cell in cells),
+        colors=colors,
         level=level,
     )
 
@@ -273,13 +274,14 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _variant(cell: Cell, run: CellRun, level: float) -> PolicyVariant:
+def _variant(cell: Cell, run: CellRun, color: str, level: float) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
     unhealthy, journey = run.health != 0, cell.journey
     timed = journey.run_seconds > 0 and journey.seed_pulls > 0
     return PolicyVariant(
         family=cell.family,
+        color=color,
         label="",
         band=Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS)),
         theory=_bound_exponent(cell),
@@ -418,6 +420,11 @@ def _stacked(variants: Sequence[PolicyVariant], at: Sequence[float]) -> Band:
     return Band(np.asarray(at, dtype=np.float64), *map(np.array, numbers))
 
 
+def _line(label: str, variants: Sequence[PolicyVariant], at: Sequence[float]) -> Line:
+    """Final regret of variants of one policy along an axis."""
+    return Line(family=variants[0].family, color=variants[0].color, label=label, band=_stacked(variants, at))
+
+
 def _lines(variants: Iterable[PolicyVariant], others: Sequence[str], *more: str) -> list[list[PolicyVariant]]:
     """Variants that agree in policy and all other parameters, and in these fields."""
     names = (*more, "policy", "label", *others)
@@ -473,7 +480,7 @@ def _parameter_panel(
         cell = ordered[0].cell
         telling = _differing([other[0].cell for other in lines if other[0].cell.policy == cell.policy], others)
         label = ", ".join([_base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
-        drawn.append(Line(family=cell.family, label=label, band=_stacked(ordered, [place(v) for v in ordered])))
+        drawn.append(_line(label, ordered, [place(variant) for variant in ordered]))
     flat = [v for v in without[: max(0, SHOWN - len(drawn))] if math.isfinite(float(v.final.mean))]
     return ParameterPanel(
         parameter=name,
@@ -481,7 +488,7 @@ def _parameter_panel(
         detail=f"T = {lines[0][0].cell.horizon:,}",
         ticks=None if numeric else names,
         lines=tuple(drawn),
-        level=tuple(Line(family=v.family, label=v.label, band=_stacked([v], [math.nan])) for v in flat),
+        level=tuple(_line(v.label, [v], [math.nan]) for v in flat),
         note=note,
     )
 
@@ -497,6 +504,7 @@ def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level
         horizons = [variant.cell.horizon for variant in ordered]
         yield GrowthLine(
             family=first.family,
+            color=ordered[0].color,
             label=_labels(twins, parameters)[first.id],
             band=_stacked(ordered, horizons),
             theory=ordered[0].theory,

@@ -201,7 +201,7 @@ def _exponents(report: SweepReport) -> Table:
             shown.append(interval(fit, places=3))
         bound = "–" if growth.theory is None else f"{growth.theory:.3f}"
         texts = [growth.label, growth.title, f"{growth.band.at.size}", *shown, bound]
-        body.append(Row(texts, report.colors[growth.family]))
+        body.append(Row(texts, growth.color))
     head = ["policy", "set", "horizons", "seeds", "fitted exponent", "interval", "bound's exponent"]
     return _table("Fitted exponents", head, body, numbers=5)
 

@@ -32,16 +32,16 @@ def pictures(report: SweepReport, *, panels: int) -> list[Picture]:
     """Every picture of a report, at most `panels` of each kind: the rest of a large sweep is in the tables alone."""
     made: list[Picture] = []
     for setting in [s for s in report.settings if s.shown][:panels]:
-        made += [_regret(report, setting, log=False), _regret(report, setting, log=True), _final(report, setting)]
+        made += [_regret(setting, log=False), _regret(setting, log=True), _final(setting)]
         if setting.comparison is not None:
-            made.append(_paired(report, setting, setting.comparison))
+            made.append(_paired(setting, setting.comparison))
     for of_parameter in grouped(report.parameters, lambda panel: panel.parameter).values():
-        made += [_parameter(report, panel) for panel in of_parameter[:panels]]
+        made += [_parameter(panel) for panel in of_parameter[:panels]]
     for title, lines in list(grouped(report.growths, lambda line: line.title).items())[:panels]:
-        made.append(_growth(report, title, lines))
+        made.append(_growth(title, lines))
     timed = [variant for variant in report.variants if math.isfinite(variant.rate)]
     if timed:
-        made.append(_speed(report, timed))
+        made.append(_speed(timed))
     return made
 
 
@@ -59,7 +59,7 @@ def _averages(summary: Summary) -> str:
     return f"{mean} (median {median}, trimmed mean {trimmed})"
 
 
-def _regret(report: SweepReport, setting: Setting, *, log: bool) -> Picture:
+def _regret(setting: Setting, *, log: bool) -> Picture:
     shown, hidden = setting.shown, len(setting.variants) - len(setting.shown)
     which = "first and best" if len(shown) > len({v.cell.policy for v in shown}) else "best"
     seeds = sorted(variant.final.n for variant in shown)
@@ -71,21 +71,21 @@ def _regret(report: SweepReport, setting: Setting, *, log: bool) -> Picture:
         detail=setting.detail,
         text=f"Mean cumulative regret on {setting.title} ({setting.detail}), healthy seeds: {over}"
         f"{', both axes logarithmic' if log else ''}. At the horizon: {ends}.",
-        draw=partial(drawing.draw_regret, lines=shown, colors=report.colors, horizon=setting.horizon, log=log),
+        draw=partial(drawing.draw_regret, lines=shown, horizon=setting.horizon, log=log),
         right=label_room(drawing.end_label(variant, log=log) for variant in shown),
         left=drawing.LEFT,
         note=f"{hidden} more in the table; drawn: the {which} of each policy." if hidden else "",
     )
 
 
-def _final(report: SweepReport, setting: Setting) -> Picture:
+def _final(setting: Setting) -> Picture:
     words, rows = [], []
     for variant in setting.shown:
         final = variant.final
         quartiles = " and ".join(number(final.quantile(share), 4) for share in (0.25, 0.75))
         words.append(f"{variant.label}: mean {_averages(final)}, half of the seeds between {quartiles}")
         beside = f"n = {final.n}{f', {final.unhealthy} unhealthy' if final.unhealthy else ''}"
-        rows.append(RowMark(variant.label, report.colors[variant.family], beside, final))
+        rows.append(RowMark(variant.label, variant.color, beside, final))
     return Picture(
         kind="final-regret",
         title=setting.title,
@@ -96,14 +96,14 @@ def _final(report: SweepReport, setting: Setting) -> Picture:
     )
 
 
-def _paired(report: SweepReport, setting: Setting, comparison: PairedComparison) -> Picture:
+def _paired(setting: Setting, comparison: PairedComparison) -> Picture:
     best, words, rows = comparison.best.label, [], []
     for variant, pair in comparison.pairs:
         difference, wins = pair.difference, pair.wins
         band = f" {interval(difference, 4)}" if difference.has_band else ""
         words.append(f"{variant.label} {_averages(difference)}{band}")
         beside = f"{better(wins)} of {wins.n} seeds" if wins.n else better(wins)
-        rows.append(RowMark(variant.label, report.colors[variant.family], beside, difference))
+        rows.append(RowMark(variant.label, variant.color, beside, difference))
     return Picture(
         kind="paired",
         title=setting.title,
@@ -115,7 +115,7 @@ def _paired(report: SweepReport, setting: Setting, comparison: PairedComparison)
     )
 
 
-def _parameter(report: SweepReport, panel: ParameterPanel) -> Picture:
+def _parameter(panel: ParameterPanel) -> Picture:
     name, lines = parameter_name(panel.parameter), (*panel.lines, *panel.level)
     ends = [
         f"{line.label} from {number(line.band.mean[0], 4)} to {number(line.band.mean[-1], 4)}" for line in panel.lines
@@ -129,7 +129,6 @@ def _parameter(report: SweepReport, panel: ParameterPanel) -> Picture:
             drawing.draw_parameter,
             lines=panel.lines,
             level=panel.level,
-            colors=report.colors,
             name=name,
             ticks=panel.ticks,
         ),
@@ -139,7 +138,7 @@ def _parameter(report: SweepReport, panel: ParameterPanel) -> Picture:
     )
 
 
-def _growth(report: SweepReport, title: str, lines: Sequence[GrowthLine]) -> Picture:
+def _growth(title: str, lines: Sequence[GrowthLine]) -> Picture:
     shown, hidden = lines[:SHOWN], max(0, len(lines) - SHOWN)
     exponents = [
         f"{line.label} {'no fit' if line.fit is None else f'{float(line.fit.value):.3f}'}"
@@ -151,19 +150,19 @@ def _growth(report: SweepReport, title: str, lines: Sequence[GrowthLine]) -> Pic
         title=title,
         detail="",
         text=f"Final regret against the horizon on {title}; fitted exponents: {', '.join(exponents)}.",
-        draw=partial(drawing.draw_growth, lines=shown, colors=report.colors),
+        draw=partial(drawing.draw_growth, lines=shown),
         right=label_room(line.label for line in shown),
         left=drawing.LEFT,
         note=f"{hidden} more in the table below." if hidden else "",
     )
 
 
-def _speed(report: SweepReport, timed: Sequence[PolicyVariant]) -> Picture:
+def _speed(timed: Sequence[PolicyVariant]) -> Picture:
     words, rows = [], []
     for variants in grouped(timed, lambda variant: variant.cell.policy).values():
         cell, rates = variants[0].cell, np.array([variant.rate for variant in variants])
         beside = f"{plain_value(int(np.median(rates)))}/s, {rates.size} cell{'s' if rates.size > 1 else ''}"
-        rows.append(RowMark(cell.label, report.colors[cell.family], beside, rates))
+        rows.append(RowMark(cell.label, variants[0].color, beside, rates))
     rows.sort(key=lambda row: -float(np.median(row.content)))
     words = [f"{row.label} {number(np.median(row.content), 4)}" for row in rows]
     return Picture(
