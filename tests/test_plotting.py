@@ -328,7 +328,7 @@ def importers():
 def test_no_backend_is_needed_and_pyplot_is_never_imported():
     """A notebook's backend need not be there; one that is there stays chosen."""
     modules = list(importers())
-    assert {"linbet_jax.figures.plotting", "linbet_jax.report.files", "linbet_jax.report.figures"} <= {*modules}
+    assert {"linbet_jax.figures.plotting", "linbet_jax.figures.pictures", "linbet_jax.figures.sheets"} <= {*modules}
     code = """
 import importlib, os, sys
 for backend, module in [("svg", "linbet_jax.figures.plotting"), *(("not there", m) for m in sys.argv[1:])]:

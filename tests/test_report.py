@@ -19,12 +19,15 @@ from sweeps import StandIn
 import linbet_jax as lb
 from linbet_jax.cli import main
 from linbet_jax.errors import InputError
-from linbet_jax.figures import plotting
-from linbet_jax.report import figures, files, tables
+from linbet_jax.figures import pictures as drawing
+from linbet_jax.figures import plotting, sheets
+from linbet_jax.report import tables
 from linbet_jax.report.build import write_report
 from linbet_jax.report.gather import gather
 from linbet_jax.report.page import page
+from linbet_jax.report.pictures import pictures
 from linbet_jax.statistics import regret
+from linbet_jax.statistics.tables import number
 
 POLICIES = ("tofu", "menu", "oful")
 
@@ -34,15 +37,14 @@ def gathered(folder):
 
 
 def pictures_of(report, panels=24):
-    colors = plotting.policy_colors(cell.family for cell in report.sweep.cells)
-    return figures.pictures(report, colors, panels=panels)
+    return pictures(report, panels=panels)
 
 
 def drawn(picture):
     """The picture's axes, drawn once."""
-    figure = Figure(figsize=(figures.WIDTH / 72, picture.height / 72))
+    figure = Figure(figsize=(drawing.WIDTH / 72, picture.height / 72))
     FigureCanvasAgg(figure)
-    ax = figure.add_axes(files._place(picture, 0, 0, figures.WIDTH, picture.height))
+    ax = figure.add_axes(sheets._place(picture, 0, 0, drawing.WIDTH, picture.height))
     picture.draw(ax)
     figure.canvas.draw()
     return ax
@@ -208,8 +210,7 @@ def test_one_seed_has_no_band(tmp_path):  # S4
         assert parts(ax, "band") == []
         assert len(parts(ax, "curve")) == 2
     assert "[" not in only(pictures, "paired").text
-    colors = plotting.COLORS
-    assert "(none for a single seed)" in page(gathered(tmp_path), pictures, colors)
+    assert "(none for a single seed)" in page(gathered(tmp_path), pictures)
 
 
 def test_log_axes_leave_out_what_they_cannot_show(tmp_path):  # S6
@@ -253,7 +254,7 @@ def test_every_policy_has_one_colour_and_every_scale_a_name(tmp_path):
     own = plotting.policy_colors(["mine:own"])["mine:own"]
     for picture in pictures_of(report):
         ax = drawn(picture)
-        colors = {line.get_color() for line in ax.lines} - {figures.MUTED}
+        colors = {line.get_color() for line in ax.lines} - {drawing.MUTED}
         assert colors == {plotting.COLORS["tofu"], own}, picture.kind
         if picture.kind in ("regret", "final-regret"):
             assert {"TOFU", "TOFU ×0.03", "mine:own", "mine:own ×0.03"} <= set(texts(ax))
@@ -273,12 +274,12 @@ def test_long_names_are_cut_in_the_middle_and_stay_inside(tmp_path, kind):
 
 
 def test_text_is_cut_to_its_room():
-    assert figures.shortened("TOFU", 100) == "TOFU"
-    cut = figures.shortened("a_rather_long_name_1", 60)
+    assert drawing.shortened("TOFU", 100) == "TOFU"
+    cut = drawing.shortened("a_rather_long_name_1", 60)
     assert cut[0] == "a"
     assert cut.endswith("1")
     assert "…" in cut
-    assert figures._width(cut) <= 60 < figures._width("a_rather_long_name_1")
+    assert drawing._width(cut) <= 60 < drawing._width("a_rather_long_name_1")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +291,7 @@ def test_text_is_cut_to_its_room():
     ],
 )  # fmt: skip
 def test_numbers_for_people(value, shown):
-    assert figures.number(value) == shown
+    assert number(value, 4) == shown
 
 
 def everywhere(entry, value):
@@ -338,7 +339,7 @@ def test_one_seed_far_out_flattens_nothing(tmp_path):
     for kind in ("regret", "regret-loglog", "parameter-radius_scale", "growth"):
         ax = drawings[kind]
         assert usual <= ax.get_ylim()[1] < 2 * plain[:, -1].max(), kind
-        said = "outside the axis:", f"TOFU, mean to {figures.number(mean)}"
+        said = "outside the axis:", f"TOFU, mean to {number(mean, 4)}"
         assert [text for text in texts(ax) if text in said] == list(said), kind
         [median, *_] = [
             line for line in parts(ax, "median") if np.max(line.get_ydata()) > 0.99 * np.median(plain[:, -1])
@@ -353,7 +354,7 @@ def test_one_seed_far_out_flattens_nothing(tmp_path):
     assert said.endswith(" →")
     row = next(line for line in tables.markdown(report).splitlines() if "T = 1,000 | TOFU |" in line)
     middle = np.sort(np.append(np.delete(plain[:, -1], 17), 1e9))
-    shown = [figures.number(v) for v in (mean, np.median(middle), middle[10:-10].mean())]
+    shown = [number(v, 4) for v in (mean, np.median(middle), middle[10:-10].mean())]
     assert [text for text in row.split(" | ") if text in shown] == shown
     told = next(p for p in pictures if p.kind == "paired").text
     assert "(median " in told
@@ -557,7 +558,7 @@ def test_hundreds_of_cells_are_folded_and_few_are_drawn(tmp_path):
 
 
 def test_the_command_writes_everything_and_says_what_is_wrong(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 1)
+    monkeypatch.setattr(sheets, "ROWS", 1)
     cells = [cell(f"set{n}", p, seeds=3, records=5) for n in range(4) for p in ("tofu", "oful")]
     folder, out = make_sweep(tmp_path / "sweep", cells), tmp_path / "elsewhere"
     assert main(["report", str(folder), "--out", str(out), "--format", "html,png", "--panels", "4"]) == 0
@@ -565,8 +566,8 @@ def test_the_command_writes_everything_and_says_what_is_wrong(tmp_path, capsys, 
     assert printed[0] == str(out / "index.html")
     assert sorted(printed) == sorted(str(path) for path in out.rglob("*.*"))
     made = {path.name for path in (out / "figures").iterdir()}
-    sheets = {f"{kind}-{n}.png" for kind in ("regret", "regret-loglog", "final-regret", "paired") for n in (1, 2)}
-    assert made == {*sheets, "speed.png"}
+    numbered = {f"{kind}-{n}.png" for kind in ("regret", "regret-loglog", "final-regret", "paired") for n in (1, 2)}
+    assert made == {*numbered, "speed.png"}
     assert all((out / "figures" / name).read_bytes()[:4] == b"\x89PNG" for name in made)
     failing = make_sweep(tmp_path / "failing", cells[:2], failed=[1])
     assert main(["report", str(failing), "--format", "pdf", "--quiet"]) == 1

@@ -1,33 +1,18 @@
-"""Figures, drawn with matplotlib's object interface on the Agg canvas: no global state, no window, no pyplot.
-
-It draws what it is given: curves with their summaries over seeds, in a style of its own whatever the user's settings
-say. The first module to import matplotlib: a backend that the environment asks for, a notebook's for example, may not
-be there, and no figure here needs one.
-"""
+"""Figures of curves with their summaries over seeds, on the Agg canvas, in a style whatever the user's settings say."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import math
 import os
-import sys
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-_backend = None if "matplotlib" in sys.modules else os.environ.pop("MPLBACKEND", None)
-import matplotlib
 import matplotlib.style
-
-if _backend is not None:
-    os.environ["MPLBACKEND"] = _backend
-    with contextlib.suppress(ValueError):  # not there; pyplot, if the user imports it, chooses another one
-        matplotlib.rcParams["backend"] = _backend
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
@@ -53,8 +38,11 @@ __all__ = [
     "OneUnit",
     "Panel",
     "Series",
+    "axes_points",
+    "axis_share",
     "chart_figure",
     "growth_figure",
+    "log_floor",
     "panel_figure",
     "policy_colors",
     "policy_label",
@@ -110,22 +98,35 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
+class _Weight(NamedTuple):
+    """How strongly a curve is drawn: its place above others, widths in points, and the opacity of its band."""
+
+    order: int
+    line: float
+    band: float
+    bar: float
+    cap: float
+    cap_line: float
+
+
+_WEIGHTS = {False: _Weight(0, 0.9, 0.13, 0.7, 1.6, 0.6), True: _Weight(1, 2.0, 0.22, 1.1, 2.2, 0.9)}
+
+
 def policy_colors(policies: Iterable[str]) -> dict[str, str]:
     """Every policy's colour: the fixed one, or for a policy of the user's own one that its name decides.
 
     Two names that would get one colour take the next free one, in alphabetical order; the palette starts over when it
     is used up.
     """
-    found: dict[str, str] = {}
+    colors: dict[str, str] = {}
     for policy in sorted(set(policies)):
         color = entry(policy).color if policy in names() else None
-        if color is not None:
-            found[policy] = color
-            continue
-        start = zlib.crc32(policy.encode()) % len(OWN_COLORS)
-        turn = OWN_COLORS[start:] + OWN_COLORS[:start]
-        found[policy] = next((color for color in turn if color not in found.values()), turn[0])
-    return found
+        if color is None:
+            start = zlib.crc32(policy.encode()) % len(OWN_COLORS)
+            turn = OWN_COLORS[start:] + OWN_COLORS[:start]
+            color = next((color for color in turn if color not in colors.values()), turn[0])
+        colors[policy] = color
+    return colors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,12 +209,8 @@ def panel_figure(
     """
     if spread not in ("sd", "interval"):
         raise ValueError(f"spread must be 'sd' or 'interval', got {spread!r}")
-    widths = {len(panels) for _, panels in rows}
-    if len(widths) != 1 or 0 in widths:
-        raise ValueError(f"rows must hold equally many panels, one at least, got {[len(p) for _, p in rows]}")
-    columns = widths.pop()
     with styled():
-        figure, axes = _grid(len(rows), columns, title, note)
+        figure, axes = _grid([len(panels) for _, panels in rows], "panels", title, note)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -286,12 +283,9 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
     Raises:
         ValueError: no charts, or rows of different lengths.
     """
-    widths = {len(charts) for charts in rows}
-    if len(widths) != 1 or 0 in widths:
-        raise ValueError(f"rows must hold equally many charts, one at least, got {[len(r) for r in rows]}")
     with styled():
         room = _label_room([series.label for charts in rows for chart in charts for series in chart.series])
-        figure, axes = _grid(len(rows), widths.pop(), title, note, room)
+        figure, axes = _grid([len(charts) for charts in rows], "charts", title, note, room)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
                 _draw_chart(ax, chart)
@@ -316,47 +310,46 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
         ValueError: no curves.
     """
     curves = list(curves)
-    charts: dict[str, list[Series]] = {}
-    drawn: dict[str, list[FloatArray]] = {}
-    typical: dict[str, list[FloatArray]] = {}
-    horizons: dict[str, int] = {}
-    judged: set[str] = set()
     colors = policy_colors(curve.policy.split()[0] for curve in curves)
+    bandits = dict.fromkeys(curve.bandit for curve in curves)
+    judged = " and ".join(sorted({_criterion(curve) for curve in curves}))
+    row = [_tuning_chart([c for c in curves if c.bandit == bandit], f"{judged} regret", colors) for bandit in bandits]
+    return chart_figure([row], title=title, note=note)
+
+
+def _criterion(curve: TuningCurve) -> str:
+    return curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
+
+
+def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[str, str]) -> Chart:
+    """The curves of one bandit."""
+    series: list[Series] = []
+    drawn: list[FloatArray] = []
     for curve in curves:
-        name = curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
-        judged.add(name)
-        horizons[curve.bandit] = curve.horizon
-        color = colors[curve.policy.split()[0]]
         order = np.argsort(curve.grid)
         scales, values = np.asarray(curve.grid)[order], curve.values[order]
-        ends = [np.array([getattr(curve.summaries[i], end) for i in order]) for end in ("low", "high")]
-        low, high = (np.maximum(ends[0], 0), ends[1]) if name == "mean" else (None, None)
-        drawn.setdefault(curve.bandit, []).extend([values] if high is None else [values, high])
-        typical.setdefault(curve.bandit, []).extend(summary.median for summary in curve.summaries)
+        drawn.append(values)
+        low = high = None
+        if curve.criterion == "mean":
+            low, high = (np.array([getattr(s, end) for s in curve.summaries])[order] for end in ("low", "high"))
+            low = np.maximum(low, 0)
+            drawn.append(high)
         label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
-        chosen = scales == curve.chosen
-        charts.setdefault(curve.bandit, []).extend(
-            [
-                Series(label, color, scales, values, low, high, band=True, marker="."),
-                Series("", color, scales[chosen], values[chosen], line="", marker="D"),
-            ]
-        )
-    row = []
-    for bandit, series in charts.items():
-        y_label = f"{' and '.join(sorted(judged))} regret"
-        bottom, top = robust_limits(drawn[bandit], typical[bandit])
-        outside = any(np.any(values > top) for values in drawn[bandit])
-        if outside:  # few seeds draw a mean far up
-            y_label += "\n(some lie above the axis)"
-        limits = (bottom, 1.05 * top) if outside else None
-        row.append(Chart(f"{bandit}, T={horizons[bandit]:,}", "radius_scale", y_label, series, (True, False), limits))
-    return chart_figure([row], title=title, note=note)
+        color, chosen = colors[curve.policy.split()[0]], scales == curve.chosen
+        series.append(Series(label, color, scales, values, low, high, band=True, marker="."))
+        series.append(Series("", color, scales[chosen], values[chosen], line="", marker="D"))
+    bottom, top = robust_limits(drawn, [summary.median for curve in curves for summary in curve.summaries])
+    limits = None
+    if any(np.any(values > top) for values in drawn):  # few seeds draw a mean far up
+        limits = (bottom, 1.05 * top)
+        y_label += "\n(some lie above the axis)"
+    title = f"{curves[-1].bandit}, T={curves[-1].horizon:,}"
+    return Chart(title, "radius_scale", y_label, series, (True, False), limits)
 
 
 def _draw_chart(ax: Axes, chart: Chart) -> None:
     """Axes, curves, intervals and labels of one chart."""
-    for axis, log in zip((ax.set_xscale, ax.set_yscale), chart.log, strict=True):
-        axis("log" if log else "linear")
+    ax.set(**{f"{which}scale": "log" if log else "linear" for which, log in zip("xy", chart.log, strict=True)})
     ends: list[tuple[float, str, str, bool]] = []
     for series in chart.series:
         x, y = np.asarray(series.x, dtype=np.float64), np.asarray(series.y, dtype=np.float64)
@@ -366,8 +359,8 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
         if not shown.any():
             continue
         x, y = x[shown], y[shown]
-        style: Any = {"color": series.color, "linewidth": 1.3}
-        ax.plot(x, y, linestyle=series.line or "none", marker=series.marker, markersize=3.2, **style)
+        style: Any = {"linestyle": series.line or "none", "linewidth": 1.3, "markersize": 3.2}
+        ax.plot(x, y, color=series.color, marker=series.marker, **style)
         if series.low is not None and series.high is not None:
             low, high = (np.asarray(v, dtype=np.float64)[shown] for v in (series.low, series.high))
             if chart.log[1]:
@@ -382,9 +375,8 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
     ax.margins(x=0.04)
     if chart.limits is not None:
         ax.set_ylim(*chart.limits)
+    ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
     ax.set_title(chart.title, loc="left", pad=5)
-    ax.set_xlabel(chart.x_label)
-    ax.set_ylabel(chart.y_label)
     _label_ends(ax, ends)
 
 
@@ -407,8 +399,7 @@ def growth_figure(
     with styled():
         figure = _Figure(4.6, 3.1)
         ax = figure.subplots(gridspec_kw={"left": 0.14, "right": 0.66, "top": 0.9, "bottom": 0.15})
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set(xscale="log", yscale="log", xlabel="horizon (pulls)", ylabel="mean pseudo-regret")
         ends: list[tuple[float, str, str, bool]] = []
         for policy, (horizons, regrets) in series.items():
             t, r = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
@@ -422,8 +413,6 @@ def growth_figure(
                 ax.plot(t, r[-1] * (t / t[-1]) ** theory[policy], "--", color=color, linewidth=0.9, gid="theory")
                 label += f", theory {theory[policy]:.3f}"
             ends.append((float(r[np.argmax(t)]), label, color, True))
-        ax.set_xlabel("horizon (pulls)")
-        ax.set_ylabel("mean pseudo-regret")
         ax.set_title(title, loc="left")
         _label_ends(ax, ends, lines=2)
     return figure
@@ -439,11 +428,14 @@ def _label_room(labels: Sequence[str]) -> float:
     return 0.08 * _PANEL_WIDTH + 0.1 + widest
 
 
-def _grid(rows: int, columns: int, title: str, note: str, room: float = 0.0) -> tuple[Figure, Any]:
-    """A figure with rows x columns axes of one size, below a title and above a note, both wrapped to its width.
+def _grid(widths: Sequence[int], what: str, title: str, note: str, room: float = 0.0) -> tuple[Figure, Any]:
+    """A figure with rows of axes of one size, below a title and above a note, both wrapped to its width.
 
     To the right of all axes there are `room` inches for labels, more where the usual space is more.
     """
+    if len(set(widths)) != 1 or 0 in widths:
+        raise ValueError(f"rows must hold equally many {what}, one at least, got {list(widths)}")
+    rows, columns = len(widths), widths[0]
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
     panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
@@ -501,6 +493,28 @@ def robust_limits(
     elif high > low:
         drawn = drawn[(drawn >= high - 10 * (high - low)) & (drawn <= low + 10 * (high - low))]
     return float(min([low, *drawn])), float(max([high, *drawn]))
+
+
+def log_floor(values: Iterable[FloatArray]) -> float:
+    """Lower end of a log axis: below the smallest positive number that is drawn; 0.1 when there is none."""
+    drawn = np.concatenate([np.zeros(0), *values])
+    return _FLOOR * float(drawn[drawn > 0].min()) if np.any(drawn > 0) else 0.1
+
+
+def axis_share(ax: Axes, which: str, value: float) -> float:
+    """Where a number lies between the ends of the axis `which`: 0 to 1."""
+    low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
+    kind = ax.get_xscale() if which == "x" else ax.get_yscale()
+    scale: Callable[[float], float] = math.log if kind == "log" else float
+    return (scale(min(max(value, low), high)) - scale(low)) / (scale(high) - scale(low))
+
+
+def axes_points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes in points."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    box, inches = ax.get_position(), figure.get_size_inches()
+    return box.width * inches[0] * 72, box.height * inches[1] * 72
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
@@ -593,41 +607,45 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
     typical: list[ArrayLike] = [v for c in curves for v in (c.summary.median, c.summary.trimmed_mean)]
     typical += [] if panel.reference is None else [panel.reference * c.rounds for c in curves]
     held = robust_limits([values for span in spans for values in span], typical, log=log)
-    floor = _axis_floor(curves, held[1]) if log else 0.0 if nonnegative else -math.inf
-    patterns = _dashes(curves, floor, log)
+    # Below the smallest positive mean, or median of a mean that is outside.
+    heights = [c.summary.median if np.any(c.summary.mean > held[1]) else c.summary.mean for c in curves]
+    floor = log_floor(heights) if log else 0.0 if nonnegative else -math.inf
+    styles = _line_styles(curves, floor, log)
     if log:
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set(xscale="log", yscale="log")
     ends = []
     beyond = False  # whether something lies outside the axis
-    for place, (curve, span) in enumerate(zip(curves, spans, strict=True)):
-        arrow = next(filter(None, (_arrow(low, high, held, log) for low, high in ((span[1], span[1]), span[::2]))), "")
+    for place, (curve, (low, mean, high)) in enumerate(zip(curves, spans, strict=True)):
+        arrow = _arrow(mean, mean, held, log) or _arrow(low, high, held, log)
         ends.append(_end(curve, floor, arrow, log))
         beyond |= bool(arrow)
-        outside = (span[1] > held[1]) | ((span[1] < held[0]) & (not log))
+        color, rounds, weight = curve.color, curve.rounds, _WEIGHTS[curve.bold]
+        outside = (mean > held[1]) | ((mean < held[0]) & (not log))
         if outside.any():
-            ax.plot(curve.rounds, curve.summary.median, color=curve.color, linewidth=0.6, gid="median")
-        shown = np.isfinite(span[1]) & ((span[1] > 0) & (curve.rounds > 0) if log else True)
+            ax.plot(rounds, curve.summary.median, color=color, linewidth=0.6, gid="median")
+        shown = np.isfinite(mean) & ((mean > 0) & (rounds > 0) if log else True)
         if shown.any():
-            _draw_mean(ax, curve, shown, patterns[place])
+            style: Any = {"linewidth": weight.line, "linestyle": styles[place], "solid_capstyle": "round"}
+            ax.plot(rounds[shown], mean[shown], color=color, zorder=3 + weight.order, **style)
         shown &= ~outside  # the spread of a mean that is outside would cover everything
-        if shown.any() and curve.summary.has_band and spread == "interval":
-            _draw_band(ax, curve, shown, floor)
-        elif shown.any() and curve.summary.has_band:
-            _draw_bars(ax, curve, _bar_places(curve.rounds.astype(np.float64), shown, place, len(curves), log), floor)
-    _end_axes(ax, curves, floor, log)
+        if not shown.any() or not curve.summary.has_band:
+            continue
+        if spread == "interval":
+            below, above = np.maximum(low[shown], floor), np.maximum(high[shown], floor)
+            style = {"alpha": weight.band, "linewidth": 0, "zorder": 1 + weight.order}
+            ax.fill_between(rounds[shown], below, above, color=color, **style)
+        else:
+            at = _bar_places(rounds.astype(np.float64), shown, place, len(curves), log)
+            sd = curve.summary.sd[at]
+            whiskers = np.stack([np.minimum(sd, np.maximum(mean[at] - floor, 0)), sd])
+            style = {"elinewidth": weight.bar, "capsize": weight.cap, "capthick": weight.cap_line}
+            ax.errorbar(rounds[at], mean[at], whiskers, fmt="none", ecolor=color, zorder=2.5 + weight.order, **style)
     if panel.reference is not None and curves:
-        rounds = curves[0].rounds[curves[0].rounds > 0].astype(np.float64)
-        rounds = rounds if log else np.concatenate([[0.0], rounds])
-        ax.plot(rounds, panel.reference * rounds, "--", color=REFERENCE_COLOR, linewidth=0.8, zorder=2)
-        ends.append((panel.reference * float(rounds[-1]), panel.reference_label, "#6E6E6E", False))
-    if not log:
-        _round_ends(ax)
-    if beyond and log:
-        ax.set_ylim(top=1.2 * held[1])
-    elif beyond:
-        margin = 0.05 * (held[1] - held[0])
-        ax.set_ylim(held[0] - margin, held[1] + margin)
+        pulls = curves[0].rounds.astype(np.float64)
+        pulls = pulls[pulls > 0] if log else np.concatenate([[0.0], pulls])
+        ax.plot(pulls, panel.reference * pulls, "--", color=REFERENCE_COLOR, linewidth=0.8, zorder=2)
+        ends.append((panel.reference * pulls[-1], panel.reference_label, "#6E6E6E", False))
+    _end_axes(ax, curves, floor, held if beyond else None, log)
     _label_ends(ax, ends)
 
 
@@ -641,7 +659,7 @@ def _span(curve: Curve, spread: str, nonnegative: bool) -> tuple[FloatArray, Flo
 def _arrow(low: FloatArray, high: FloatArray, held: tuple[float, float], log: bool) -> str:
     """Where numbers lie that the axis does not hold; empty when it holds them all."""
     away = bool(np.any(low < held[0])) and not log, bool(np.any(high > held[1]))
-    return {(True, False): " ↓", (False, True): " ↑", (True, True): " ↕"}.get(away, "")
+    return {(True, False): " ↓", (False, True): " ↑", (True, True): " ↕", (False, False): ""}[away]
 
 
 def _end(curve: Curve, floor: float, arrow: str, log: bool) -> tuple[float, str, str, bool]:
@@ -654,63 +672,27 @@ def _end(curve: Curve, floor: float, arrow: str, log: bool) -> tuple[float, str,
     return max(last, floor), label + arrow, curve.color, curve.bold
 
 
-def _draw_mean(
-    ax: Axes, curve: Curve, shown: NDArray[np.bool_], pattern: tuple[float, tuple[float, float]] | None
-) -> None:
-    width = 2.0 if curve.bold else 0.9
-    ax.plot(
-        curve.rounds[shown],
-        curve.summary.mean[shown],
-        color=curve.color,
-        linewidth=width,
-        zorder=4.0 if curve.bold else 3.0,
-        solid_capstyle="round",
-        linestyle=_dash_style(pattern, width),
-    )
+def _end_axes(ax: Axes, curves: Sequence[Curve], floor: float, held: tuple[float, float] | None, log: bool) -> None:
+    """Ends of both axes; `held` is what the vertical one must hold when something lies outside it."""
+    if log and curves:
+        ax.set_xlim(min(float(c.rounds[c.rounds > 0][0]) for c in curves), max(float(c.rounds[-1]) for c in curves))
+        ax.set_ylim(floor, None if held is None else 1.2 * held[1])
+    if log:
+        return
+    ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(OneUnit())
+    if held is not None:
+        margin = 0.05 * (held[1] - held[0])
+        ax.set_ylim(held[0] - margin, held[1] + margin)
+    elif 0 <= ax.dataLim.y0 <= ax.dataLim.y1 < math.inf:
+        # Nothing negative is drawn: the axis begins just below 0, where a curve at 0 still shows.
+        top = ax.dataLim.y1 or 1.0
+        ax.set_ylim(-0.02 * top, 1.05 * top)
 
 
-def _draw_band(ax: Axes, curve: Curve, shown: NDArray[np.bool_], floor: float) -> None:
-    low, high = np.maximum(curve.summary.low, floor), np.maximum(curve.summary.high, floor)
-    ax.fill_between(
-        curve.rounds[shown],
-        low[shown],
-        high[shown],
-        color=curve.color,
-        alpha=0.22 if curve.bold else 0.13,
-        linewidth=0,
-        zorder=2.0 if curve.bold else 1.0,
-    )
-
-
-def _draw_bars(ax: Axes, curve: Curve, at: NDArray[np.int64], floor: float) -> None:
-    mean, sd = curve.summary.mean[at], curve.summary.sd[at]
-    ax.errorbar(
-        curve.rounds[at],
-        mean,
-        yerr=np.stack([np.minimum(sd, np.maximum(mean - floor, 0)), sd]),
-        fmt="none",
-        ecolor=curve.color,
-        elinewidth=1.1 if curve.bold else 0.7,
-        capsize=2.2 if curve.bold else 1.6,
-        capthick=0.9 if curve.bold else 0.6,
-        zorder=3.5 if curve.bold else 2.5,
-    )
-
-
-def _end_axes(ax: Axes, curves: Sequence[Curve], floor: float, log: bool) -> None:
-    """The ends that depend on no outlier: those of the pulls, and the lower one of a log axis."""
-    if not log:
-        ax.set_xlim(0, max((float(c.rounds[-1]) for c in curves), default=1.0))
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(OneUnit())
-    elif curves:
-        ax.set_ylim(bottom=floor)
-        first = [float(c.rounds[c.rounds > 0][0]) for c in curves]
-        ax.set_xlim(min(first), max(float(c.rounds[-1]) for c in curves))
-
-
-def _dashes(curves: Sequence[Curve], floor: float, log: bool) -> list[tuple[float, tuple[float, float]] | None]:
-    """Dash patterns (offset, (on, off)) in points: None, a solid line, but for curves that lie on an earlier one.
+def _line_styles(curves: Sequence[Curve], floor: float, log: bool) -> list[Any]:
+    """Solid lines, but dashes for curves that lie on an earlier one.
 
     Of n curves in one place the first is solid and the others take turns, each covering one n-th of it.
     """
@@ -719,48 +701,27 @@ def _dashes(curves: Sequence[Curve], floor: float, log: bool) -> list[tuple[floa
     finite = np.concatenate([np.zeros(0), *(h[np.isfinite(h)] for h in heights)])
     near = _SAME * (float(finite.max()) - (math.log(floor) if log else float(finite.min()))) if finite.size else 0.0
     groups: list[list[int]] = []
+
+    def together(first: int, second: int) -> bool:
+        if not np.array_equal(curves[first].rounds, curves[second].rounds):
+            return False
+        apart = np.abs(heights[first] - heights[second])
+        return bool(np.isfinite(apart).any() and np.nanmax(apart) <= near)
+
     for place, height in enumerate(heights):
-        if not np.isfinite(height).any():
-            continue
-        for group in groups:
-            first = heights[group[0]]
-            if np.array_equal(curves[place].rounds, curves[group[0]].rounds):
-                apart = np.abs(height - first)
-                if np.isfinite(apart).any() and np.nanmax(apart) <= near:
-                    group.append(place)
-                    break
-        else:
-            groups.append([place])
-    patterns: list[tuple[float, tuple[float, float]] | None] = [None] * len(curves)
+        if np.isfinite(height).any():
+            group = next((group for group in groups if together(group[0], place)), None)
+            if group is None:
+                groups.append([place])
+            else:
+                group.append(place)
+    styles: list[Any] = ["-"] * len(curves)
     for group in groups:
         for turn, place in enumerate(group[1:]):
             # The offset is where in the pattern the line begins: `turn` dashes before this one's own.
-            period = _DASH * len(group)
-            patterns[place] = ((period - turn * _DASH) % period, (_DASH, period - _DASH))
-    return patterns
-
-
-def _dash_style(pattern: tuple[float, tuple[float, float]] | None, width: float) -> Any:
-    """A pattern in points as matplotlib wants it: it multiplies what it is given by the line's width."""
-    if pattern is None:
-        return "-"
-    offset, (on, off) = pattern
-    return offset / width, (on / width, off / width)
-
-
-def _round_ends(ax: Axes) -> None:
-    """Nothing negative drawn: the axis begins just below 0, where a curve at 0 still shows."""
-    low, high = ax.dataLim.intervaly
-    if math.isfinite(low) and math.isfinite(high) and low >= 0:
-        top = high if high > 0 else 1.0
-        ax.set_ylim(-0.02 * top, 1.05 * top)
-
-
-def _axis_floor(curves: Sequence[Curve], highest: float) -> float:
-    """Lower end of a log axis: below the smallest positive mean, or median of a mean that is outside; else 0.1."""
-    drawn = [c.summary.median if np.any(c.summary.mean > highest) else c.summary.mean for c in curves]
-    positive = [float(values[values > 0].min()) for values in drawn if np.any(values > 0)]
-    return _FLOOR * min(positive) if positive else 0.1
+            dash = _DASH / _WEIGHTS[curves[place].bold].line  # matplotlib multiplies by the line's width
+            styles[place] = -turn * dash % (len(group) * dash), (dash, (len(group) - 1) * dash)
+    return styles
 
 
 def _bar_places(rounds: FloatArray, shown: NDArray[np.bool_], place: int, count: int, log: bool) -> NDArray[np.int64]:
@@ -775,38 +736,14 @@ def _bar_places(rounds: FloatArray, shown: NDArray[np.bool_], place: int, count:
 
 def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines: int = 1) -> None:
     """Writes each curve's name to the right of its end, moved apart where they would overlap."""
-    if not ends:
-        return
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    points = ax.get_position().height * figure.get_size_inches()[1] * 72
-    low, high = ax.get_ylim()
-    scale = math.log if ax.get_yscale() == "log" else float
-    places = [(scale(min(max(y, low), high)) - scale(low)) / (scale(high) - scale(low)) for y, *_ in ends]
-    gap = 9.8 * lines / points
-    spread = spread_apart(places, gap, low=0.0, high=1.0)
+    places = [axis_share(ax, "y", y) for y, *_ in ends]
+    spread = spread_apart(places, 9.8 * lines / axes_points(ax)[1], low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
-        ax.annotate(
-            label,
-            xy=(1.0, true),
-            xytext=(1.08, shown),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            ha="left",
-            va="center",
-            fontsize=_LABEL_SIZE,
-            color=color,
-            fontweight="bold" if bold else "normal",
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": color,
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 1,
-                "relpos": (0.0, 0.5),
-            },
-        )
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1, "relpos": (0.0, 0.5)}
+        weight = "bold" if bold else "normal"
+        style: Any = {"color": color, "fontsize": _LABEL_SIZE, "fontweight": weight, "ha": "left", "va": "center"}
+        at = (1.0, true), (1.08, shown), "axes fraction", "axes fraction"  # the curve's end, the name
+        ax.annotate(label, *at, arrow, annotation_clip=False, **style)
 
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:

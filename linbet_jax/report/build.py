@@ -8,23 +8,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linbet_jax.errors import InputError
-from linbet_jax.figures.plotting import policy_colors
+from linbet_jax.figures.sheets import save_pictures
 from linbet_jax.report import tables
-from linbet_jax.report.figures import pictures
-from linbet_jax.report.files import save_pictures
 from linbet_jax.report.gather import gather
 from linbet_jax.report.page import page
+from linbet_jax.report.pictures import pictures
 from linbet_jax.storage.results import write_text
 from linbet_jax.sweep.table import load
 
-__all__ = ["FORMATS", "PANELS", "Outcome", "write_report"]
+__all__ = ["FORMATS", "PANELS", "WrittenReport", "write_report"]
 
 FORMATS = ("html", "pdf", "png")
 PANELS = 24  # pictures of one kind
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class WrittenReport:
     """What was written, and what is wrong with the sweep.
 
     Attributes:
@@ -43,7 +42,7 @@ def write_report(
     formats: Sequence[str] = FORMATS,
     panels: int = PANELS,
     say: Callable[[str], None] | None = None,
-) -> Outcome:
+) -> WrittenReport:
     """Writes the report of a sweep folder, finished or not.
 
     Args:
@@ -73,16 +72,11 @@ def write_report(
         raise InputError(f"--out {place}: {error.strerror or error}") from error
     tell(f"reading {len(sweep.cells)} cells")
     report = gather(sweep)
-    colors = policy_colors(cell.family for cell in sweep.cells)
-    drawn = pictures(report, colors, panels=panels)
+    drawn = pictures(report, panels=panels)
     files = []
-    for name, text in (
-        ("summary.md", tables.markdown),
-        ("summary.tex", tables.latex),
-        ("summary.csv", tables.csv_text),
-    ):
-        write_text(place / name, text(report))
-        files.append(place / name)
+    for suffix, text in (("md", tables.markdown), ("tex", tables.latex), ("csv", tables.csv_text)):
+        files.append(place / f"summary.{suffix}")
+        write_text(files[-1], text(report))
     wanted = [name for name in ("pdf", "png") if name in formats]
     if wanted and drawn:
         tell(f"drawing {len(drawn)} pictures as {' and '.join(wanted)}")
@@ -90,6 +84,6 @@ def write_report(
     if "html" in formats:
         tell("writing the page")
         beside = [path.relative_to(place).as_posix() for path in files]
-        write_text(place / "index.html", page(report, drawn, colors, files=beside))
+        write_text(place / "index.html", page(report, drawn, files=beside))
         files.insert(0, place / "index.html")
-    return Outcome(tuple(files), report.problems)
+    return WrittenReport(tuple(files), report.problems)

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import itertools
 import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax import theory
+from linbet_jax.figures.pictures import Band, GrowthLine, Line
+from linbet_jax.figures.plotting import policy_colors
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics import regret
 from linbet_jax.sweep.reading import CellFileError, CellRun
 from linbet_jax.sweep.table import Cell, Pair, Results, compare, spoiled
 
 __all__ = [
-    "Band",
-    "Comparison",
-    "Growth",
-    "Line",
+    "PairedComparison",
     "ParameterPanel",
-    "Report",
+    "PolicyVariant",
     "Setting",
-    "Variant",
+    "SweepReport",
     "gather",
+    "grouped",
     "parameter_name",
     "plain_value",
+    "swept_parameters",
 ]
 
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 FloatArray = NDArray[np.float64]
 
 STATISTICS = ("mean", "low", "high", "median", "trimmed_mean")  # of a summary, in the order of a band's fields
@@ -40,26 +45,15 @@ SHOWN = 10  # curves, boxes or lines in one picture
 SYMBOLS = {"delta": "δ", "epsilon": "ε", "ridge": "λ", "theta_norm": "S", "arm_norm": "D", "mean_bound": "L"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Band:
-    """A mean with its interval, the median and the trimmed mean along an axis; a single seed's interval is NaN."""
-
-    at: FloatArray
-    mean: FloatArray
-    low: FloatArray
-    high: FloatArray
-    median: FloatArray
-    trimmed_mean: FloatArray
-
-
-@dataclasses.dataclass(frozen=True)
-class Variant:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PolicyVariant(Line):
     """One cell that holds replications: a curve, a box, a row.
+
+    The label is unique within its setting, with every radius_scale but 1; the band is the mean regret against pulls,
+    thinned to what a picture can show.
 
     Attributes:
         cell: which.
-        label: unique within its setting; every radius_scale but 1 is in it.
-        band: mean regret against pulls, thinned to what a picture can show.
         final: summary of the regret at the horizon.
         run: seeds, final regret and health of each (one record only).
         troubles: (seed, first pull at which something non-finite was met) of unhealthy seeds.
@@ -67,8 +61,6 @@ class Variant:
     """
 
     cell: Cell
-    label: str
-    band: Band
     final: regret.Summary
     run: CellRun
     troubles: tuple[tuple[int, int], ...]
@@ -76,7 +68,7 @@ class Variant:
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Every shown variant of a setting against the one of the smallest mean regret, on the same seeds.
 
     Attributes:
@@ -86,8 +78,8 @@ class Comparison:
         matrix: every ordered couple of labels to their pair.
     """
 
-    best: Variant
-    pairs: tuple[tuple[Variant, Pair], ...]
+    best: PolicyVariant
+    pairs: tuple[tuple[PolicyVariant, Pair], ...]
     ranks: tuple[regret.Rank, ...]
     matrix: Mapping[tuple[str, str], Pair]
 
@@ -112,20 +104,16 @@ class Setting:
     detail: str
     horizon: int
     facts: str
-    variants: tuple[Variant, ...]
-    shown: tuple[Variant, ...]
+    variants: tuple[PolicyVariant, ...]
+    shown: tuple[PolicyVariant, ...]
     absent: tuple[Cell, ...]
     labels: Mapping[str, str]
-    comparison: Comparison | None
+    comparison: PairedComparison | None
 
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """Final regret of one policy against a parameter."""
-
-    family: str
-    label: str
-    band: Band
+    @property
+    def name(self) -> str:
+        """Title and detail."""
+        return f"{self.title}, {self.detail}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,28 +140,7 @@ class ParameterPanel:
 
 
 @dataclasses.dataclass(frozen=True)
-class Growth:
-    """Regret against the horizon of one policy with one setting.
-
-    Attributes:
-        title: name of the set.
-        family: registry name.
-        label: of the policy and its setting.
-        band: final regret against T, over the seeds of each cell.
-        fit: fitted exponent with its interval over the seeds that all horizons share; None when it cannot be fitted.
-        theory: exponent of the policy's bound; None when it has none.
-    """
-
-    title: str
-    family: str
-    label: str
-    band: Band
-    fit: regret.Estimate | None
-    theory: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
+class SweepReport:
     """Everything a report shows.
 
     Attributes:
@@ -181,17 +148,19 @@ class Report:
         settings: in the order of the sweep file.
         parameters: one panel per swept parameter, set and horizon.
         growths: one per policy and setting with two horizons or more.
+        colors: registry name of every policy to its colour.
         level: coverage of every interval.
     """
 
     sweep: Results
     settings: tuple[Setting, ...]
     parameters: tuple[ParameterPanel, ...]
-    growths: tuple[Growth, ...]
+    growths: tuple[GrowthLine, ...]
+    colors: Mapping[str, str]
     level: float
 
     @property
-    def variants(self) -> list[Variant]:
+    def variants(self) -> list[PolicyVariant]:
         """Every cell that holds replications."""
         return [variant for setting in self.settings for variant in setting.variants]
 
@@ -203,49 +172,49 @@ class Report:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why the sweep is not simply done and healthy, in words; empty when it is."""
-        found = [] if self.sweep.complete else [self.sweep.progress]
+        problems = [] if self.sweep.complete else [self.sweep.progress]
         cells = sum(bool(variant.troubles) for variant in self.variants)
         if cells:
-            found.append(
+            problems.append(
                 f"{self.unhealthy} unhealthy seed{'s' if self.unhealthy > 1 else ''} in {cells} "
                 f"cell{'s' if cells > 1 else ''}, left out of every average"
             )
-        return tuple(found)
+        return tuple(problems)
 
 
-def gather(sweep: Results, *, level: float = 0.95, progress: Callable[[int], None] | None = None) -> Report:
+def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
     """Reads every cell once and works out what the report shows.
 
     Args:
         sweep: an opened sweep folder, whatever its state.
         level: coverage of the intervals, in (0, 1).
-        progress: told how many cells have been read.
     """
+    colors = policy_colors(cell.family for cell in sweep.cells)
     cells: list[Cell] = []
-    held: dict[str, tuple[Band, regret.Summary, CellRun]] = {}
-    for count, cell in enumerate(sweep.cells, 1):
-        kept = cell
+    variants: dict[str, PolicyVariant] = {}  # by cell, their labels still to come
+    for cell in sweep.cells:
+        marked = cell
         if cell.readable:
             try:
-                held[cell.id] = _digested(cell.run(), level)
+                variants[cell.id] = _variant(cell, cell.run(), colors[cell.family], level)
             except CellFileError as error:
-                kept = spoiled(cell, error)
-        cells.append(kept)
-        if progress is not None:
-            progress(count)
+                marked = spoiled(cell, error)
+        cells.append(marked)
     whole = Results(sweep.path, sweep.manifest, cells)
-    groups = _grouped(cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit)))
-    titles = _titles(list(groups.values()), whole.swept)
+    groups = list(grouped(cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
     settings = [
-        _setting(members, title, held, whole.swept, level)
-        for members, title in zip(groups.values(), titles, strict=True)
+        _setting(members, title, detail, variants, whole.swept, level)
+        for members, (title, detail) in zip(groups, _titles(groups, whole.swept), strict=True)
     ]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
-    return Report(
+    ordered = [of_cell[cell.id] for cell in cells if cell.id in of_cell]  # as in the sweep file
+    parameters = swept_parameters(whole)
+    return SweepReport(
         sweep=whole,
         settings=tuple(settings),
-        parameters=tuple(_parameter_panels(whole, of_cell)),
-        growths=tuple(_growths(whole, of_cell, level)),
+        parameters=tuple(_parameter_panels(ordered, parameters)),
+        growths=tuple(_growths(ordered, parameters, level)),
+        colors=colors,
         level=level,
     )
 
@@ -266,15 +235,33 @@ def parameter_name(name: str) -> str:
     return f"policy's {shown}" if name.startswith("policy.") else shown
 
 
+def swept_parameters(sweep: Results) -> list[str]:
+    """What the sweep varies beside sets, policies, horizons and dtypes."""
+    return [name for name in sweep.swept if name not in ("set", "policy", "label", "horizon", "dtype")]
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by their key, keys and items in the order in which they come."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _grouped(cells: Iterable[Cell], key: Callable[[Cell], Hashable]) -> dict[Hashable, list[Cell]]:
-    groups: dict[Hashable, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(key(cell), []).append(cell)
-    return groups
+def _differing(
+    cells: Sequence[Cell], names: Iterable[str], value: Callable[[Cell, str], Any] = Cell.value
+) -> list[str]:
+    """Those of the names whose values differ between the cells."""
+    return [name for name in names if len({_text(value(cell, name)) for cell in cells}) > 1]
+
+
+def _named_values(cell: Cell, names: Iterable[str]) -> list[str]:
+    """Parameters with their values; radius_scale stands beside the policy's name."""
+    return [f"{parameter_name(name)}={plain_value(cell.value(name))}" for name in names if name != "radius_scale"]
 
 
 def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -287,51 +274,57 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _digested(run: CellRun, level: float) -> tuple[Band, regret.Summary, CellRun]:
+def _variant(cell: Cell, run: CellRun, color: str, level: float) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
-    band = Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS))
-    final = regret.summarize(run.regret[:, -1], run.health, level=level)
-    return band, final, run.last
+    unhealthy, journey = run.health != 0, cell.journey
+    timed = journey.run_seconds > 0 and journey.seed_pulls > 0
+    return PolicyVariant(
+        family=cell.family,
+        color=color,
+        label="",
+        band=Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS)),
+        theory=_bound_exponent(cell),
+        cell=cell,
+        final=regret.summarize(run.regret[:, -1], run.health, level=level),
+        run=run.last,
+        troubles=tuple(zip(run.seeds[unhealthy].tolist(), run.health[unhealthy].tolist(), strict=True)),
+        rate=journey.seed_pulls / journey.run_seconds if timed else math.nan,
+    )
 
 
 def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tuple[str, str]]:
     """(title, detail) per group; what tells groups of one set and horizon apart is in the detail."""
     firsts = [members[0] for members in groups]
-    found: dict[str, tuple[str, str]] = {}
-    for twins in _grouped(firsts, lambda cell: (cell.set, cell.horizon)).values():
+    titles: dict[str, tuple[str, str]] = {}
+    for twins in grouped(firsts, lambda cell: (cell.set, cell.horizon)).values():
         names = dict.fromkeys(name for twin in twins for name in twin.bandit if name != "instance_hash")
-        telling = [name for name in names if len({_text(twin.bandit.get(name)) for twin in twins}) > 1]
+        telling = _differing(twins, names, lambda cell, name: cell.bandit.get(name))
         telling = [name for name in telling if name in swept] or telling
         instances = len({_text(twin.bandit) for twin in twins}) > 1 and not telling
-        dtypes = len({twin.dtype for twin in twins}) > 1
+        dtypes = bool(_differing(twins, ["dtype"]))
         for cell in twins:
             detail = [f"T = {cell.horizon:,}"]
             detail += [f"{parameter_name(name)} = {plain_value(cell.bandit.get(name))}" for name in telling[:4]]
             detail += [cell.dtype] if dtypes else []
             detail += [f"instance {str(cell.bandit.get('instance_hash'))[:6]}"] if instances else []
-            found[cell.id] = (cell.set, ", ".join(detail))
-    return [found[cell.id] for cell in firsts]
+            titles[cell.id] = (cell.set, ", ".join(detail))
+    return [titles[cell.id] for cell in firsts]
 
 
 def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
     """A label per cell, unique among them."""
     labels: dict[str, str] = {}
-    for base, twins in _grouped(cells, _base_label).items():
-        telling = _telling(twins, dict.fromkeys(swept))
+    for base, twins in grouped(cells, _base_label).items():
+        names = dict.fromkeys(name for name in swept if not name.startswith("bandit_"))
+        telling = _differing(twins, names)
         if len({tuple(_text(twin.value(name)) for name in ("radius_scale", *telling)) for twin in twins}) < len(twins):
-            telling = _telling(twins, dict.fromkeys(name for twin in twins for name in (*swept, *twin.constants)))
+            constants = (name for twin in twins for name in twin.constants if not name.startswith("bandit_"))
+            telling = _differing(twins, dict.fromkeys((*names, *constants)))
         for cell in twins:
-            parts = [f"{parameter_name(name)}={plain_value(cell.value(name))}" for name in telling]
-            labels[cell.id] = ", ".join([str(base), *parts])
+            labels[cell.id] = ", ".join([base, *_named_values(cell, telling)])
     counts = collections.Counter(labels.values())
     return {key: label if counts[label] == 1 else f"{label} [{key[:6]}]" for key, label in labels.items()}
-
-
-def _telling(cells: Sequence[Cell], names: Iterable[str]) -> list[str]:
-    """Those of the names whose values differ between the cells; the base label holds radius_scale."""
-    asked = [name for name in names if name != "radius_scale" and not name.startswith("bandit_")]
-    return [name for name in asked if len({_text(cell.value(name)) for cell in cells}) > 1]
 
 
 def _base_label(cell: Cell, *, scaled: bool = True) -> str:
@@ -342,29 +335,29 @@ def _base_label(cell: Cell, *, scaled: bool = True) -> str:
     return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
 
 
+def _bound_exponent(cell: Cell) -> float | None:
+    """Exponent of T in the policy's bound; None when it has none."""
+    epsilon = cell.value("epsilon")
+    known = isinstance(epsilon, (int, float)) and epsilon > 0 and cell.family in theory.BOUNDED
+    return theory.regret_exponent(cell.family, float(epsilon)) if known else None
+
+
 def _setting(
     members: Sequence[Cell],
-    title: tuple[str, str],
-    held: Mapping[str, tuple[Band, regret.Summary, CellRun]],
+    title: str,
+    detail: str,
+    unnamed: Mapping[str, PolicyVariant],
     swept: Sequence[str],
     level: float,
 ) -> Setting:
     labels = _labels(members, swept)
-    variants = []
-    for cell in members:
-        if cell.id in held:
-            band, final, run = held[cell.id]
-            bad = run.health != 0
-            told = cell.journey
-            rate = told.seed_pulls / told.run_seconds if told.run_seconds > 0 and told.seed_pulls > 0 else math.nan
-            troubles = tuple(zip(run.seeds[bad].tolist(), run.health[bad].tolist(), strict=True))
-            variants.append(Variant(cell, labels[cell.id], band, final, run, troubles, rate))
+    variants = [dataclasses.replace(unnamed[cell.id], label=labels[cell.id]) for cell in members if cell.id in unnamed]
     shown = _worth_showing(variants)
     facts = members[0].bandit
     words = [f"{parameter_name(name)} = {plain_value(facts[name])}" for name in ("K", "d", "epsilon") if name in facts]
     return Setting(
-        title=title[0],
-        detail=title[1],
+        title=title,
+        detail=detail,
         horizon=members[0].horizon,
         facts=", ".join(([str(facts["law"])] if "law" in facts else []) + words),
         variants=tuple(variants),
@@ -375,90 +368,73 @@ def _setting(
     )
 
 
-def _mean(variant: Variant) -> float:
+def _mean(variant: PolicyVariant) -> float:
     return float(np.nan_to_num(variant.final.mean, nan=math.inf))
 
 
-def _worth_showing(variants: Sequence[Variant]) -> list[Variant]:
+def _worth_showing(variants: Sequence[PolicyVariant]) -> list[PolicyVariant]:
     """All, or of many each policy's first (the literal radius, if there is one) and best."""
     if len(variants) <= SHOWN:
         return list(variants)
-    chosen: list[Variant] = []
-    for policy in dict.fromkeys(variant.cell.policy for variant in variants):
-        own = [variant for variant in variants if variant.cell.policy == policy]
-        literal = [variant for variant in own if variant.cell.parameters.get("radius_scale", 1.0) == 1.0]
-        chosen += [(literal or own)[0], min(own, key=_mean)]
+    chosen: list[PolicyVariant] = []
+    for of_policy in grouped(variants, lambda variant: variant.cell.policy).values():
+        literal = [variant for variant in of_policy if variant.cell.parameters.get("radius_scale", 1.0) == 1.0]
+        chosen += [(literal or of_policy)[0], min(of_policy, key=_mean)]
     unique = {variant.cell.id for variant in chosen}
     if len(unique) > SHOWN:  # many policies: the best variant of the best of them
         unique = {variant.cell.id for variant in sorted(chosen[1::2], key=_mean)[:SHOWN]}
     return [variant for variant in variants if variant.cell.id in unique]
 
 
-def _compared(shown: Sequence[Variant], level: float) -> Comparison | None:
+def _compared(shown: Sequence[PolicyVariant], level: float) -> PairedComparison | None:
     usable = [variant for variant in shown if variant.final.n > 0]
     if len(usable) < 2:
         return None
     best = min(usable, key=_mean)
     matrix: dict[tuple[str, str], Pair] = {}
-    for first in usable:
-        for second in usable:
-            if first is not second and np.intersect1d(first.run.seeds, second.run.seeds).size:
-                matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run, level=level)
+    for first, second in itertools.permutations(usable, 2):
+        if np.intersect1d(first.run.seeds, second.run.seeds).size:
+            matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run, level=level)
     pairs = [(v, matrix[v.label, best.label]) for v in usable if (v.label, best.label) in matrix]
-    common, at = _common_seeds([variant.run for variant in usable])
+    values, health = _common_seeds(usable)
     ranks: tuple[regret.Rank, ...] = ()
-    if common.size:
-        values = {v.label: v.run.regret[rows, -1] for v, rows in zip(usable, at, strict=True)}
-        health = {v.label: v.run.health[rows] for v, rows in zip(usable, at, strict=True)}
-        ranks = regret.rank_table(values, health, level=level)
-    return Comparison(best, tuple(pairs), ranks, matrix)
+    if values.size:
+        labels = [variant.label for variant in usable]
+        ranks = regret.rank_table(
+            dict(zip(labels, values.T, strict=True)), dict(zip(labels, health.T, strict=True)), level=level
+        )
+    return PairedComparison(best, tuple(pairs), ranks, matrix)
 
 
-def _common_seeds(runs: Sequence[CellRun]) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """The seeds that all runs hold, and their places in each."""
-    common = runs[0].seeds
-    for run in runs[1:]:
-        common = np.intersect1d(common, run.seeds, assume_unique=True)
-    return common, [np.searchsorted(run.seeds, common) for run in runs]
+def _common_seeds(variants: Sequence[PolicyVariant]) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Final regret and health `[S, V]` of the seeds that all variants hold."""
+    runs = [variant.run for variant in variants]
+    common = functools.reduce(np.intersect1d, [run.seeds for run in runs])
+    places = [np.searchsorted(run.seeds, common) for run in runs]
+    regrets = [run.regret[at, -1] for run, at in zip(runs, places, strict=True)]
+    return np.stack(regrets, axis=1), np.stack([run.health[at] for run, at in zip(runs, places, strict=True)], axis=1)
 
 
-def _stacked(variants: Sequence[Variant], at: Sequence[float]) -> Band:
+def _stacked(variants: Sequence[PolicyVariant], at: Sequence[float]) -> Band:
     numbers = [[float(getattr(v.final, name)) for v in variants] for name in STATISTICS]
     return Band(np.asarray(at, dtype=np.float64), *map(np.array, numbers))
 
 
-def _reference(cells: Sequence[Cell], name: str) -> Any:
+def _line(label: str, variants: Sequence[PolicyVariant], at: Sequence[float]) -> Line:
+    """Final regret of variants of one policy along an axis."""
+    return Line(family=variants[0].family, color=variants[0].color, label=label, band=_stacked(variants, at))
+
+
+def _lines(variants: Iterable[PolicyVariant], others: Sequence[str], *more: str) -> list[list[PolicyVariant]]:
+    """Variants that agree in policy and all other parameters, and in these fields."""
+    names = (*more, "policy", "label", *others)
+    return list(grouped(variants, lambda variant: tuple(_text(variant.cell.value(name)) for name in names)).values())
+
+
+def _reference(variants: Sequence[PolicyVariant], name: str) -> Any:
     """The value that other parameters are held at: the paper's scale 1, or the first in the sweep file."""
-    values = [value for cell in cells if (value := cell.value(name)) is not None]
+    values = [value for variant in variants if (value := variant.cell.value(name)) is not None]
     return 1.0 if name == "radius_scale" and 1.0 in values else values[0] if values else None
-
-
-def _parameter_panels(sweep: Results, of_cell: Mapping[str, Variant]) -> Iterable[ParameterPanel]:
-    dimensions = [name for name in sweep.swept if name not in ("set", "policy", "label", "horizon", "dtype")]
-    readable = [cell for cell in sweep.cells if cell.id in of_cell]
-    for name in dimensions:
-        others = [other for other in dimensions if other != name]
-        for members in _grouped(readable, lambda cell: (cell.set, cell.horizon, cell.dtype)).values():
-            owners = [cell for cell in members if cell.value(name) is not None]
-            if len({_text(cell.value(name)) for cell in owners}) < 2:
-                continue
-            # Beside the parameter itself a line's cells differ in nothing.
-            lines = _lines(owners, others)
-            note = ""
-            if len(lines) > SHOWN:
-                held = {other: _reference(owners, other) for other in others}
-                lines = [line for line in lines if _held_at(line[0], held)]
-                told = [f"{parameter_name(o)} = {plain_value(held[o])}" for o in others if held[o] is not None]
-                note = f"Other parameters held at {', '.join(told)}; all combinations are in the table."
-            if not lines:
-                continue
-            yield _parameter_panel(name, members, lines[:SHOWN], of_cell, others, note)
-
-
-def _lines(cells: Sequence[Cell], others: Sequence[str]) -> list[list[Cell]]:
-    """Cells of one policy that agree in all other parameters."""
-    groups = _grouped(cells, lambda cell: (cell.policy, cell.label, *(_text(cell.value(other)) for other in others)))
-    return list(groups.values())
 
 
 def _held_at(cell: Cell, held: Mapping[str, Any]) -> bool:
@@ -466,79 +442,80 @@ def _held_at(cell: Cell, held: Mapping[str, Any]) -> bool:
     return all(cell.value(name) is None or _text(cell.value(name)) == _text(value) for name, value in held.items())
 
 
+def _parameter_panels(variants: Sequence[PolicyVariant], parameters: Sequence[str]) -> Iterable[ParameterPanel]:
+    for name in parameters:
+        others = [other for other in parameters if other != name]
+        for members in grouped(variants, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values():
+            owners = [variant for variant in members if variant.cell.value(name) is not None]
+            # Beside the parameter itself a line's cells differ in nothing.
+            lines, note = _lines(owners, others), ""
+            if len(lines) > SHOWN:
+                held = {other: value for other in others if (value := _reference(owners, other)) is not None}
+                lines = [line for line in lines if _held_at(line[0].cell, held)]
+                words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
+                note = f"Other parameters held at {', '.join(words)}; all combinations are in the table."
+            if lines and _differing([variant.cell for variant in owners], [name]):
+                without = [variant for variant in members if variant.cell.value(name) is None]
+                yield _parameter_panel(name, others, lines[:SHOWN], without, note)
+
+
 def _parameter_panel(
     name: str,
-    members: Sequence[Cell],
-    lines: Sequence[Sequence[Cell]],
-    of_cell: Mapping[str, Variant],
     others: Sequence[str],
+    lines: Sequence[Sequence[PolicyVariant]],
+    without: Sequence[PolicyVariant],
     note: str,
 ) -> ParameterPanel:
-    values = [cell.value(name) for line in lines for cell in line]
+    values = [variant.cell.value(name) for line in lines for variant in line]
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     names = () if numeric else tuple(dict.fromkeys(plain_value(value) for value in values))
-    made = []
+
+    def place(variant: PolicyVariant) -> float:
+        value = variant.cell.value(name)
+        return float(value) if numeric else names.index(plain_value(value))
+
+    drawn = []
     for line in lines:
-        place: Callable[[Cell], float] = (
-            (lambda cell: float(cell.value(name)))
-            if numeric
-            else (lambda cell: names.index(plain_value(cell.value(name))))
-        )
         ordered = sorted(line, key=place)
-        first = ordered[0]
-        twins = [other[0] for other in lines if other[0].policy == first.policy]
-        telling = [o for o in others if len({_text(twin.value(o)) for twin in twins}) > 1]
-        base = _base_label(first, scaled=name != "radius_scale")
-        parts = [f"{parameter_name(o)}={plain_value(first.value(o))}" for o in telling if o != "radius_scale"]
-        band = _stacked([of_cell[cell.id] for cell in ordered], [place(cell) for cell in ordered])
-        made.append(Line(first.family, ", ".join([base, *parts]), band))
-    without = [of_cell[cell.id] for cell in members if cell.value(name) is None]
-    flat = [v for v in without[: max(0, SHOWN - len(made))] if math.isfinite(float(v.final.mean))]
+        cell = ordered[0].cell
+        telling = _differing([other[0].cell for other in lines if other[0].cell.policy == cell.policy], others)
+        label = ", ".join([_base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
+        drawn.append(_line(label, ordered, [place(variant) for variant in ordered]))
+    flat = [v for v in without[: max(0, SHOWN - len(drawn))] if math.isfinite(float(v.final.mean))]
     return ParameterPanel(
         parameter=name,
-        title=members[0].set,
-        detail=f"T = {members[0].horizon:,}",
+        title=lines[0][0].cell.set,
+        detail=f"T = {lines[0][0].cell.horizon:,}",
         ticks=None if numeric else names,
-        lines=tuple(made),
-        level=tuple(Line(v.cell.family, v.label, _stacked([v], [math.nan])) for v in flat),
+        lines=tuple(drawn),
+        level=tuple(_line(v.label, [v], [math.nan]) for v in flat),
         note=note,
     )
 
 
-def _growths(sweep: Results, of_cell: Mapping[str, Variant], level: float) -> Iterable[Growth]:
-    others = [name for name in sweep.swept if name not in ("set", "policy", "label", "horizon", "dtype")]
-    readable = [cell for cell in sweep.cells if cell.id in of_cell and of_cell[cell.id].final.n > 0]
-    groups = _grouped(
-        readable, lambda c: (c.set, c.dtype, c.policy, c.label, *(_text(c.value(other)) for other in others))
-    )
-    for members in groups.values():
-        ordered = sorted({cell.horizon: cell for cell in members}.values(), key=lambda cell: cell.horizon)
+def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level: float) -> Iterable[GrowthLine]:
+    groups = _lines([variant for variant in variants if variant.final.n > 0], parameters, "set", "dtype")
+    firsts = [members[0].cell for members in groups]
+    for members, first in zip(groups, firsts, strict=True):
+        ordered = sorted({variant.cell.horizon: variant for variant in members}.values(), key=lambda v: v.cell.horizon)
         if len(ordered) < 2:
             continue
-        variants = [of_cell[cell.id] for cell in ordered]
-        first = ordered[0]
-        twins = [group[0] for group in groups.values() if (group[0].set, group[0].policy) == (first.set, first.policy)]
-        label = _labels(twins, others)[members[0].id]
-        horizons = [cell.horizon for cell in ordered]
-        epsilon = first.value("epsilon")
-        numeric = isinstance(epsilon, (int, float)) and epsilon > 0 and first.family in theory.BOUNDED
-        yield Growth(
-            title=first.set,
+        twins = [cell for cell in firsts if (cell.set, cell.policy) == (first.set, first.policy)]
+        horizons = [variant.cell.horizon for variant in ordered]
+        yield GrowthLine(
             family=first.family,
-            label=label,
-            band=_stacked(variants, horizons),
-            fit=_fitted(variants, horizons, level),
-            theory=theory.regret_exponent(first.family, float(epsilon)) if numeric else None,
+            color=ordered[0].color,
+            label=_labels(twins, parameters)[first.id],
+            band=_stacked(ordered, horizons),
+            theory=ordered[0].theory,
+            title=first.set,
+            fit=_fitted(ordered, horizons, level),
         )
 
 
-def _fitted(variants: Sequence[Variant], horizons: Sequence[int], level: float) -> regret.Estimate | None:
-    common, at = _common_seeds([variant.run for variant in variants])
-    if not common.size:
-        return None
-    values = np.stack([v.run.regret[rows, -1] for v, rows in zip(variants, at, strict=True)], axis=1)
-    health = np.stack([v.run.health[rows] for v, rows in zip(variants, at, strict=True)], axis=1)
+def _fitted(variants: Sequence[PolicyVariant], horizons: Sequence[int], level: float) -> regret.Estimate | None:
+    values, health = _common_seeds(variants)
     try:
-        return regret.exponent_interval(horizons, values, health, level=level)
+        return regret.exponent_interval(horizons, values, health, level=level) if values.size else None
     except ValueError:  # no seed healthy at every horizon, or a mean of 0: no power of T to fit
         return None

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jinja2
 
 from linbet_jax._version import __version__
+from linbet_jax.figures.sheets import Picture, inline_svg
 from linbet_jax.report import tables
-from linbet_jax.report.figures import Picture, better, number
-from linbet_jax.report.files import inline_svg
-from linbet_jax.report.gather import Comparison, Report, Setting, parameter_name
-from linbet_jax.statistics.tables import duration
+from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name
+from linbet_jax.report.pictures import better
+from linbet_jax.statistics.tables import duration, interval, number
 from linbet_jax.sweep.table import Cell
 
 __all__ = ["page"]
@@ -46,21 +45,20 @@ class Table(NamedTuple):
     tall: bool
 
 
-def page(report: Report, pictures: Sequence[Picture], colors: Mapping[str, str], *, files: Sequence[str] = ()) -> str:
+def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
     """The whole page.
 
     Args:
         report: what it is about.
         pictures: in the order in which they are shown.
-        colors: policy to colour.
         files: names of the files beside the page, relative to it, for links.
     """
     sweep, manifest = report.sweep, dict(report.sweep.manifest)
-    kinds = {kind: list(group) for kind, group in _grouped(pictures, lambda picture: picture.kind).items()}
+    kinds = grouped(pictures, lambda picture: picture.kind)
     counter = itertools.count(1)
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
-    summaries = [_summary(report, setting, colors) for setting in report.settings]
-    of_policy = _grouped(sweep.cells, lambda cell: cell.policy)
+    summaries = [_summary(report, setting) for setting in report.settings]
+    of_policy = grouped(sweep.cells, lambda cell: cell.policy)
     present = {
         "overview": ("Overview", True),
         "regret": ("Regret against pulls", True),
@@ -101,16 +99,16 @@ def page(report: Report, pictures: Sequence[Picture], colors: Mapping[str, str],
             tiles=_tiles(report),
             winners=_winners(compared),
             single=any(variant.final.n == 1 for variant in report.variants),
-            legend=[(colors[cells[0].family], cells[0].label) for cells in of_policy.values()],
+            legend=[(report.colors[cells[0].family], cells[0].label) for cells in of_policy.values()],
             drawable=sum(bool(setting.shown) for setting in report.settings),
             swept=[
                 (name, parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
-                for name, panels in _grouped(report.parameters, lambda panel: panel.parameter).items()
+                for name, panels in grouped(report.parameters, lambda panel: panel.parameter).items()
             ],
-            exponents=_exponents(report, colors),
+            exponents=_exponents(report),
             caveats=list(dict.fromkeys(g.fit.caveat for g in report.growths if g.fit is not None and g.fit.caveat)),
-            comparisons=[(_title(setting), *_matrix(comparison, colors)) for setting, comparison in compared],
-            times=_times(report, colors),
+            comparisons=[(setting.name, *_matrix(report, comparison)) for setting, comparison in compared],
+            times=_times(report),
             absent=_absent(report),
             troubled=_troubled(report),
             seeds=f"{sum(variant.final.seeds for variant in report.variants):,}",
@@ -135,30 +133,12 @@ def _resource(name: str) -> str:
     return resources.files("linbet_jax.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _grouped(things: Sequence[Any], key: Callable[[Any], str]) -> dict[str, list[Any]]:
-    groups: dict[str, list[Any]] = {}
-    for thing in things:
-        groups.setdefault(key(thing), []).append(thing)
-    return groups
-
-
 def _table(label: str, head: Sequence[str], rows: Sequence[Row], *, numbers: int = 0, open_rows: int = 14) -> Table:
     """A table whose last `numbers` columns are aligned right."""
     return Table(label, head, rows, [""] * (len(head) - numbers) + ["number"] * numbers, len(rows) > open_rows)
 
 
-def _title(setting: Setting) -> str:
-    return f"{setting.title}, {setting.detail}"
-
-
-def _interval(low: Any, high: Any, digits: int | None = None) -> str:
-    if not math.isfinite(low):
-        return "–"
-    ends = (number(end) if digits is None else f"{float(end):.{digits}f}" for end in (low, high))
-    return f"[{', '.join(ends)}]"
-
-
-def _lede(report: Report) -> str:
+def _lede(report: SweepReport) -> str:
     sweep, numerics = report.sweep, report.sweep.manifest.get("numerics") or {}
     sets = list(dict.fromkeys(cell.set for cell in sweep.cells))
     policies = list(dict.fromkeys(cell.policy for cell in sweep.cells))
@@ -183,7 +163,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _tiles(report: Report) -> list[tuple[str, str, str]]:
+def _tiles(report: SweepReport) -> list[tuple[str, str, str]]:
     """(name, value, what stands small beside it)."""
     cells = report.sweep.cells
     states = [cell.state for cell in cells]
@@ -198,64 +178,56 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
     ]
 
 
-def _winners(compared: Sequence[tuple[Setting, Comparison]]) -> Table:
+def _winners(compared: Sequence[tuple[Setting, PairedComparison]]) -> Table:
     body = []
     for setting, comparison in compared:
         best = comparison.best
         if comparison.pairs:
             second, pair = min(comparison.pairs, key=lambda pair: float(pair[1].difference.mean))
-            mean = [number(best.final.mean), _interval(best.final.low, best.final.high), number(best.final.median)]
-            more = [number(pair.difference.mean), _interval(pair.difference.low, pair.difference.high)]
+            final, difference = best.final, pair.difference
+            mean = [number(final.mean, 4), interval(final, 4), number(final.median, 4)]
+            more = [number(difference.mean, 4), interval(difference, 4)]
             body.append(Row([setting.title, setting.detail, best.label, *mean, second.label, *more]))
-    head = [
-        "set",
-        "setting",
-        "smallest mean regret",
-        "mean",
-        "interval",
-        "median",
-        "next",
-        "difference",
-        "its interval",
-    ]
-    return _table("Best policy by setting", head, body)
+    head = ["set", "setting", "smallest mean regret", "mean", "interval", "median"]
+    return _table("Best policy by setting", [*head, "next", "difference", "its interval"], body)
 
 
-def _exponents(report: Report, colors: Mapping[str, str]) -> Table:
+def _exponents(report: SweepReport) -> Table:
     body = []
     for growth in report.growths:
         fit, shown = growth.fit, ["–", "–", "–"]
         if fit is not None:
             shown = [f"{fit.n} of {fit.seeds}", f"{float(fit.value):.3f}{'*' if fit.caveat else ''}"]
-            shown.append(_interval(fit.low, fit.high, 3))
+            shown.append(interval(fit, places=3))
         bound = "–" if growth.theory is None else f"{growth.theory:.3f}"
-        body.append(Row([growth.label, growth.title, f"{growth.band.at.size}", *shown, bound], colors[growth.family]))
+        texts = [growth.label, growth.title, f"{growth.band.at.size}", *shown, bound]
+        body.append(Row(texts, growth.color))
     head = ["policy", "set", "horizons", "seeds", "fitted exponent", "interval", "bound's exponent"]
     return _table("Fitted exponents", head, body, numbers=5)
 
 
-def _matrix(comparison: Comparison, colors: Mapping[str, str]) -> tuple[Table, Table]:
+def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, Table]:
     """Every pair of policies, and their ranks over seeds."""
     labels = list(dict.fromkeys(first for first, _ in comparison.matrix))
-    color = {first: colors[pair.first.family] for (first, _), pair in comparison.matrix.items()}
+    color = {first: report.colors[pair.first.family] for (first, _), pair in comparison.matrix.items()}
 
-    def told(first: str, second: str) -> str:
+    def text(first: str, second: str) -> str:
         pair = comparison.matrix.get((first, second))
         if pair is None:
             return ""
         difference = pair.difference
-        interval = f" {_interval(difference.low, difference.high)}" if difference.has_band else ""
-        return f"{number(difference.mean)}{interval}, median {number(difference.median)}, {better(pair.wins)}"
+        band = f" {interval(difference, 4)}" if difference.has_band else ""
+        return f"{number(difference.mean, 4)}{band}, median {number(difference.median, 4)}, {better(pair.wins)}"
 
     body = [
-        Row([first, *(told(first, second) for second in labels)], color[first], first == comparison.best.label)
+        Row([first, *(text(first, second) for second in labels)], color[first], first == comparison.best.label)
         for first in labels
     ]
     ranks = []
     for rank in comparison.ranks:
         final = rank.summary
         if final.n:
-            shown = [f"{float(final.mean):.2f}", _interval(final.low, final.high, 2)]
+            shown = [f"{float(final.mean):.2f}", interval(final, places=2)]
             shown += [f"{100 * share:.0f}%" for share in (rank.first, rank.tied)]
             ranks.append(Row([rank.name, *shown, f"{final.n} of {final.seeds}"], color[rank.name]))
     head = ["policy", "mean rank", "interval", "alone first in", "tied first in", "seeds"]
@@ -263,9 +235,9 @@ def _matrix(comparison: Comparison, colors: Mapping[str, str]) -> tuple[Table, T
     return matrix, _table("Mean ranks", head, ranks, numbers=5, open_rows=len(ranks))
 
 
-def _times(report: Report, colors: Mapping[str, str]) -> Table:
+def _times(report: SweepReport) -> Table:
     body = []
-    for cells in _grouped(report.sweep.cells, lambda cell: cell.policy).values():
+    for cells in grouped(report.sweep.cells, lambda cell: cell.policy).values():
         timed = [cell for cell in cells if cell.journey.run_seconds > 0]
         if timed:
             run, compiling, pulls = (
@@ -273,16 +245,16 @@ def _times(report: Report, colors: Mapping[str, str]) -> Table:
                 for name in ("run_seconds", "compile_seconds", "seed_pulls")
             )
             texts = [timed[0].label, f"{len(timed):,}", _count(pulls), duration(run), duration(compiling)]
-            body.append(Row([*texts, number(pulls / run)], colors[timed[0].family]))
+            body.append(Row([*texts, number(pulls / run, 4)], report.colors[timed[0].family]))
     head = ["policy", "cells", "pulls", "computing", "compiling", "pulls per second"]
     return _table("Time by policy", head, body, numbers=5, open_rows=len(body))
 
 
 def _named(setting: Setting, cell: Cell) -> str:
-    return f"{setting.labels[cell.id]} on {_title(setting)}"
+    return f"{setting.labels[cell.id]} on {setting.name}"
 
 
-def _absent(report: Report) -> Table:
+def _absent(report: SweepReport) -> Table:
     body = [
         Row([_named(setting, cell), cell.state, f"{cell.stored} of {cell.seeds}", cell.error or "–", cell.id])
         for setting in report.settings
@@ -292,31 +264,28 @@ def _absent(report: Report) -> Table:
     return table._replace(kinds=["", "tag", "number", "long", ""])
 
 
-def _troubled(report: Report) -> Table:
+def _troubled(report: SweepReport) -> Table:
     body, left = [], LISTED
     for setting in report.settings:
         for variant in setting.variants:
             if variant.troubles:
-                told = [f"seed {seed} at pull {pull:,}" for seed, pull in variant.troubles[:left]]
-                left -= len(told)
-                rest = len(variant.troubles) - len(told)
-                where = " and ".join(filter(None, [", ".join(told), f"{rest} more" if rest else ""]))
+                listed = [f"seed {seed} at pull {pull:,}" for seed, pull in variant.troubles[:left]]
+                left -= len(listed)
+                rest = len(variant.troubles) - len(listed)
+                where = " and ".join(filter(None, [", ".join(listed), f"{rest} more" if rest else ""]))
                 count = f"{len(variant.troubles)} of {variant.final.seeds}"
                 body.append(Row([_named(setting, variant.cell), count, where]))
     table = _table("Unhealthy seeds", ["cell", "unhealthy", "where"], body)
     return table._replace(kinds=["", "number", "long"])
 
 
-def _summary(report: Report, setting: Setting, colors: Mapping[str, str]) -> tuple[str, str, Table]:
+def _summary(report: SweepReport, setting: Setting) -> tuple[str, str, Table]:
     """A setting's title, what stands small beside it, and its rows."""
     best = None if setting.comparison is None else setting.comparison.best
     body = [
-        Row(texts, colors[cell.family], variant is not None and variant is best)
+        Row(texts, report.colors[cell.family], variant is not None and variant is best)
         for cell, variant, texts in tables.rows(report, setting)
     ]
-    numbers = len(tables.HEADINGS) - 2
-    content = _table(
-        f"Regret on {_title(setting)}", tables.headings(report), body, numbers=numbers, open_rows=OPEN_ROWS
-    )
+    content = _table(f"Regret on {setting.name}", tables.headings(report), body, numbers=6, open_rows=OPEN_ROWS)
     cells = f"{len(body)} cell{'s' if len(body) > 1 else ''}"
-    return _title(setting), "; ".join(filter(None, [cells, setting.facts])), content
+    return setting.name, "; ".join(filter(None, [cells, setting.facts])), content

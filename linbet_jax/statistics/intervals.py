@@ -15,7 +15,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,13 +42,6 @@ FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
 TRIMMED = 0.1  # cut off at each end by default
 _CHUNK = 2**20  # resampled numbers in memory at once
-
-
-class Statistic(Protocol):
-    """A function of stacks of samples that reduces the axis of the seeds."""
-
-    def __call__(self, values: FloatArray, /, *, axis: int) -> FloatArray:
-        """The statistic along that axis."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +158,7 @@ def bootstrap_interval(
     values: ArrayLike,
     health: ArrayLike | None = None,
     *,
-    statistic: str | Statistic = "mean",
+    statistic: str | Callable[..., Any] = "mean",
     method: str = "bca",
     level: float = 0.95,
     resamples: int = RESAMPLES,
@@ -192,32 +186,31 @@ def bootstrap_interval(
         ValueError: an unknown statistic or method, too few resamples, or as in `healthy_seeds`.
     """
     check_level(level)
-    kept, seeds = healthy_values(values, health)
+    healthy, seeds = healthy_values(values, health)
     if method not in ("percentile", "bca"):
         raise ValueError(f"method must be 'percentile' or 'bca', got {method!r}")
     if isinstance(resamples, bool) or resamples != int(resamples) or resamples < 2:
         raise ValueError(f"resamples must be a whole number, at least 2, got {resamples!r}")
-    known: dict[str, Statistic] = {"mean": np.mean, "median": np.median}
-    if isinstance(statistic, str) and statistic not in known:
+    named: dict[Any, Callable[..., Any]] = {"mean": np.mean, "median": np.median}
+    if isinstance(statistic, str) and statistic not in named:
         raise ValueError(f"statistic must be 'mean', 'median' or a function, got {statistic!r}")
-    of = known[statistic] if isinstance(statistic, str) else statistic
-    n = kept.shape[0]
+    function = named[statistic] if isinstance(statistic, str) else statistic
+    n = healthy.shape[0]
     # Nothing says that a function moves along with the data.
-    offset = np.median(kept, axis=0) if isinstance(statistic, str) and n else np.zeros(())
-    sample = kept - offset
-    value = np.asarray(of(sample if n else np.ones((1, *kept.shape[1:])), axis=0), dtype=np.float64)
+    offset = np.median(healthy, axis=0) if isinstance(statistic, str) and n else np.zeros(())
+    sample = healthy - offset
+    value = offset + np.asarray(function(sample if n else np.ones((1, *sample.shape[1:])), axis=0), dtype=np.float64)
     nothing = np.full(value.shape, np.nan)
     if n < 2:
-        shown = value + offset if n else nothing
-        return Estimate(shown, nothing, nothing, nothing, n, seeds, seeds - n, level, method)
+        value = value if n else nothing
+        return Estimate(value, nothing, nothing, nothing, n, seeds, seeds - n, level, method)
     from scipy import stats  # slow to import
 
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         drawn = stats.bootstrap(
             (sample,),
-            of,
-            axis=0,
+            function,
             n_resamples=int(resamples),
             batch=max(1, _CHUNK // sample.size),
             vectorized=True,
@@ -227,10 +220,8 @@ def bootstrap_interval(
         )
     # A constant series has no BCa interval: the percentiles are exact there.
     plain = np.quantile(drawn.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2], axis=-1)
-    low, high = (np.where(np.isnan(e), p, e) for e, p in zip(drawn.confidence_interval, plain, strict=True))
-    return Estimate(
-        value + offset, low + offset, high + offset, drawn.standard_error, n, seeds, seeds - n, level, method
-    )
+    low, high = offset + np.where(np.isnan(drawn.confidence_interval), plain, drawn.confidence_interval)
+    return Estimate(value, low, high, drawn.standard_error, n, seeds, seeds - n, level, method)
 
 
 def quantile_interval(
@@ -258,21 +249,21 @@ def quantile_interval(
     check_level(level)
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie strictly between 0 and 1, got {probability}")
-    kept, seeds = healthy_values(values, health)
-    n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
+    healthy, seeds = healthy_values(values, health)
+    n, nothing = healthy.shape[0], np.full(healthy.shape[1:], np.nan)
     if n == 0:
         return Estimate(nothing, nothing, nothing, nothing, 0, seeds, seeds, level, "order statistics")
-    ordered = np.sort(kept, axis=0)
+    ordered = np.sort(healthy, axis=0)
     tail = (1 - level) / 2 * (1 + 1e-12)  # a tail that is exact on paper counts
     ranks = np.arange(n)
     lower = int(np.sum(bdtr(ranks, n, probability) <= tail))  # the largest l with P(Bin <= l - 1) <= tail
     upper = n + 1 - int(np.sum(bdtrc(ranks, n, probability) <= tail))  # the smallest u with P(Bin >= u) <= tail
     low = ordered[lower - 1] if lower >= 1 else np.full_like(nothing, -np.inf)
     high = ordered[upper - 1] if upper <= n else np.full_like(nothing, np.inf)
-    value = np.asarray(np.clip(np.quantile(kept, probability, axis=0), low, high))
-    unbounded = [side for side, there in (("below", lower >= 1), ("above", upper <= n)) if not there]
-    few = f"{n} seed{'s' * (n > 1)} cannot bound the {probability:g}-quantile from {' and '.join(unbounded)}"
-    caveat = few if unbounded else ""
+    value = np.asarray(np.clip(np.quantile(healthy, probability, axis=0), low, high))
+    unbounded = ["below"] * (lower < 1) + ["above"] * (upper > n)
+    caveat = f"{n} seed{'s' * (n > 1)} cannot bound the {probability:g}-quantile from {' and '.join(unbounded)}"
+    caveat = caveat if unbounded else ""
     return Estimate(value, low, high, nothing, n, seeds, seeds - n, level, "order statistics", caveat)
 
 
@@ -297,13 +288,13 @@ def trimmed_mean(
     check_level(level)
     if not 0 <= proportion < 0.5:
         raise ValueError(f"proportion must lie in [0, 0.5), got {proportion}")
-    kept, seeds = healthy_values(values, health)
-    n, nothing = kept.shape[0], np.full(kept.shape[1:], np.nan)
+    healthy, seeds = healthy_values(values, health)
+    n, nothing = healthy.shape[0], np.full(healthy.shape[1:], np.nan)
     value = low = high = error = nothing
     cut = trimmed_count(proportion, n)
     rest = n - 2 * cut
     if n > 0:
-        ordered = np.sort(kept, axis=0)
+        ordered = np.sort(healthy, axis=0)
         centre = ordered[n // 2]
         value = centred_mean(ordered[cut : n - cut], centre)
         if rest > 1:
@@ -330,8 +321,8 @@ def share_interval(count: int, n: int, *, level: float = 0.95, method: str = "wi
         ValueError: an unknown method, or a count that is not a whole number in [0, n].
     """
     check_level(level)
-    theirs = {"wilson": "wilson", "clopper-pearson": "exact"}
-    if method not in theirs:
+    scipy_names = {"wilson": "wilson", "clopper-pearson": "exact"}
+    if method not in scipy_names:
         raise ValueError(f"method must be 'wilson' or 'clopper-pearson', got {method!r}")
     if not 0 <= count <= n or count != int(count):
         raise ValueError(f"count must be a whole number in [0, {n}], got {count}")
@@ -339,8 +330,8 @@ def share_interval(count: int, n: int, *, level: float = 0.95, method: str = "wi
         return math.nan, math.nan
     from scipy import stats  # slow to import
 
-    found = stats.binomtest(int(count), n).proportion_ci(level, method=theirs[method])
-    return float(found.low), float(found.high)
+    low, high = stats.binomtest(int(count), n).proportion_ci(level, method=scipy_names[method])
+    return float(low), float(high)
 
 
 def win_rate(

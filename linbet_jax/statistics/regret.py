@@ -138,33 +138,21 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
             (0, 1), or a seed called healthy holds a non-finite value.
     """
     check_level(level)
-    kept, seeds = healthy_values(values, health)
-    n, shape = kept.shape[0], kept.shape[1:]
-    nothing = np.full(shape, np.nan)
+    healthy, seeds = healthy_values(values, health)
+    n, nothing = healthy.shape[0], np.full(healthy.shape[1:], np.nan)
     mean = sd = error = low = high = median = trimmed = nothing
     if n > 0:
-        ordered = np.sort(kept, axis=0)
+        ordered = np.sort(healthy, axis=0)
         median = ordered[(n - 1) // 2] / 2 + ordered[n // 2] / 2
         cut = trimmed_count(TRIMMED, n)
-        mean, trimmed = centred_mean(kept, median), centred_mean(ordered[cut : n - cut], median)
+        mean, trimmed = centred_mean(healthy, median), centred_mean(ordered[cut : n - cut], median)
     if n > 1:
-        sd = (kept - median).std(axis=0, ddof=1)
+        sd = (healthy - median).std(axis=0, ddof=1)
         error = sd / np.sqrt(n)
         half = float(stdtrit(n - 1, 0.5 + level / 2)) * error
         low, high = mean - half, mean + half
-    return Summary(
-        values=kept,
-        seeds=seeds,
-        unhealthy=seeds - n,
-        mean=np.asarray(mean),
-        sd=np.asarray(sd),
-        standard_error=np.asarray(error),
-        low=np.asarray(low),
-        high=np.asarray(high),
-        median=np.asarray(median),
-        trimmed_mean=np.asarray(trimmed),
-        level=level,
-    )
+    mean, sd, error, low, high, median, trimmed = map(np.asarray, (mean, sd, error, low, high, median, trimmed))
+    return Summary(healthy, seeds, seeds - n, mean, sd, error, low, high, median, trimmed, level)
 
 
 def paired_difference(
@@ -193,16 +181,16 @@ def paired_difference(
     Raises:
         ValueError: the shapes differ, two results are of different seeds, or as in `summarize`.
     """
+    pair: Any = (first, second)
     if hasattr(first, "regret") and hasattr(second, "regret"):
-        runs: Any = (first, second)
-        if not np.array_equal(runs[0].seeds, runs[1].seeds):
+        if not np.array_equal(pair[0].seeds, pair[1].seeds):
             raise ValueError("paired results must be of the same seeds in the same order")
-        first_health, second_health = (run.health for run in runs)
-        first, second = (run.regret[:, -1] for run in runs)
-    values: Any = (first, second)
-    if np.shape(values[0]) != np.shape(values[1]):
-        raise ValueError(f"paired runs must have one shape, got {np.shape(values[0])} and {np.shape(values[1])}")
-    (a, well), (b, also) = healthy_seeds(values[0], first_health), healthy_seeds(values[1], second_health)
+        first_health, second_health = (run.health for run in pair)
+        pair = [run.regret[:, -1] for run in pair]
+    shapes = [np.shape(values) for values in pair]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"paired runs must have one shape, got {shapes[0]} and {shapes[1]}")
+    (a, well), (b, also) = map(healthy_seeds, pair, (first_health, second_health))
     with np.errstate(invalid="ignore"):  # infinity minus infinity, in a seed that is left out
         difference = a - b
     return summarize(difference, ~(well & also), level=level)
@@ -283,24 +271,24 @@ def exponent_interval(
     if shape not in (None, values.shape, values.shape[:1]):
         raise ValueError(f"health must be {list(values.shape)} or [{values.shape[0]}], got the shape {shape}")
     words = None if health is None else np.asarray(health).reshape(values.shape[0], -1).any(axis=1)
-    kept, seeds = healthy_values(values, words)
-    if kept.shape[0] == 0:
+    healthy, seeds = healthy_values(values, words)
+    if healthy.shape[0] == 0:
         raise ValueError(f"none of the {seeds} seeds is healthy at every horizon")
-    value = np.asarray(fitted_exponent(t, kept.mean(axis=0)))
+    value = np.asarray(fitted_exponent(t, healthy.mean(axis=0)))
     x = _log_ratio(t)
     weights = (x - x.mean()) / ((x - x.mean()) @ (x - x.mean()))
 
     def slope(seeds: FloatArray, *, axis: int) -> FloatArray:
-        means = kept[np.moveaxis(seeds, axis, -1).astype(np.int64)].mean(axis=-2)
+        means = healthy[np.moveaxis(seeds, axis, -1).astype(np.int64)].mean(axis=-2)
         with np.errstate(divide="ignore", invalid="ignore"):  # a mean of 0 has no logarithm
             logs = _log_ratio(means)
             return np.asarray(np.where(np.isfinite(logs), logs, np.nan) @ weights)
 
     drawn = bootstrap_interval(
-        np.arange(kept.shape[0]), statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed
+        np.arange(healthy.shape[0]), statistic=slope, method="percentile", level=level, resamples=resamples, seed=seed
     )
     caveat = "a line through two points: two horizons do not show a power of T" if np.unique(t).size == 2 else ""
-    return dataclasses.replace(drawn, value=value, seeds=seeds, unhealthy=seeds - kept.shape[0], caveat=caveat)
+    return dataclasses.replace(drawn, value=value, seeds=seeds, unhealthy=seeds - drawn.n, caveat=caveat)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -347,17 +335,19 @@ def rank_table(
         raise ValueError(f"health must name the same policies, got {sorted(health)} for {sorted(regrets)}")
     words = [None if health is None else health[name] for name in regrets]
     healthy = np.all([healthy_seeds(v, word)[1] for v, word in zip(values, words, strict=True)], axis=0)
-    kept = np.stack(values, axis=1)[healthy]
-    below, equal = (np.sum(f(kept[:, None, :], kept[:, :, None]), axis=2) for f in (np.less, np.equal))
-    ranks = np.full((healthy.size, len(values)), np.nan)
-    ranks[healthy] = below + (equal + 1) / 2
-    best = (below == 0) & (equal == 1), (below == 0) & (equal > 1)
-    first, tied = (hits.mean(axis=0) if kept.size else np.full(len(values), np.nan) for hits in best)
-    found = [
+    from scipy import stats  # slow to import
+
+    table = np.stack(values, axis=1)
+    ranks = np.where(healthy[:, None], stats.rankdata(table, axis=1), np.nan)
+    smallest = (table == table.min(axis=1, keepdims=True))[healthy]
+    alone = smallest & (smallest.sum(axis=1, keepdims=True) == 1)
+    nobody = np.full(len(words), np.nan)
+    first, tied = (hits.mean(axis=0) if healthy.any() else nobody for hits in (alone, smallest & ~alone))
+    policies = [
         Rank(name, summarize(ranks[:, place], ~healthy, level=level), float(first[place]), float(tied[place]))
         for place, name in enumerate(regrets)
     ]
-    return tuple(sorted(found, key=lambda rank: float(np.nan_to_num(rank.summary.mean, nan=np.inf))))
+    return tuple(sorted(policies, key=lambda rank: float(np.nan_to_num(rank.summary.mean, nan=np.inf))))
 
 
 def _log_ratio(values: FloatArray) -> FloatArray:

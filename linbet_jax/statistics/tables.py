@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, SupportsFloat
 
 if TYPE_CHECKING:
-    from linbet_jax.statistics.regret import Summary
+    from linbet_jax.statistics.regret import Estimate, Summary
 
 __all__ = [
     "aligned_table",
@@ -57,14 +57,23 @@ _LATEX = str.maketrans(
 )
 
 
-def number(value: SupportsFloat) -> str:
-    """Whole numbers with thousands separators; three digits below 100; a dash for what does not exist."""
+def number(value: SupportsFloat, digits: int | None = None) -> str:
+    """A number for people: all digits before the point, thousands separated, and a dash for what does not exist.
+
+    Args:
+        value: any number.
+        digits: significant digits, zeros at the end too: 3.142 or 12,346 for four. Three without zeros by default, and
+            0 for what is below 1e-6, which sums of thousands leave when they are rounded.
+    """
     shown = float(value)
-    if math.isnan(shown):
+    if math.isnan(shown) or (digits and math.isinf(shown)):
         return "–"
+    if digits and shown:
+        size = int(f"{shown:.{digits - 1}e}".split("e")[1])  # of the rounded number: 999.96 is 1,000
+        return f"{shown:,.{max(0, digits - 1 - size)}f}" if -4 <= size < 15 else f"{shown:.3g}"
     if math.isinf(shown):
         return "∞" if shown > 0 else "−∞"
-    if abs(shown) < 1e-6:  # rounding of sums that are thousands and more
+    if abs(shown) < 1e-6:
         return "0"
     return f"{shown:,.0f}" if abs(shown) >= 100 else f"{shown:.3g}"
 
@@ -77,18 +86,19 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
-def interval(summary: Summary) -> str:
-    """The interval of a mean, e.g. `[120, 140]`; a dash where there is none."""
-    return f"[{number(summary.low)}, {number(summary.high)}]" if summary.has_band else "–"
+def interval(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
+    """An interval, e.g. `[120, 140]`, with ends as `number` writes them or to decimal places; a dash for none."""
+    ends = float(estimate.low), float(estimate.high)
+    low, high = (number(end, digits) if places is None else f"{end:.{places}f}" for end in ends)
+    return "–" if math.isnan(ends[0]) else f"[{low}, {high}]"
 
 
 def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: int = 3) -> str:
-    """A number with fixed digits and its interval, e.g. `0.667 [0.651, 0.683]`; a dash for what does not exist."""
-    shown, ends = float(value), (float(low), float(high))
-    if math.isnan(shown):
+    """A number to so many decimal places and its interval, e.g. `0.667 [0.651, 0.683]`; a dash for none."""
+    shown, *ends = (f"{float(each):.{digits}f}" for each in (value, low, high))
+    if shown == "nan":
         return "–"
-    text = f"{shown:.{digits}f}"
-    return text if any(map(math.isnan, ends)) else f"{text} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    return shown if "nan" in ends else f"{shown} [{', '.join(ends)}]"
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None) -> list[str]:
@@ -176,26 +186,26 @@ def escaped_latex(text: str) -> str:
     return text.replace("\n", " ").translate(_LATEX)
 
 
-def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """CSV: floats to ten digits, an empty field for NaN and None."""
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]], *, digits: int | None = 10) -> str:
+    """CSV: floats to so many digits, None for all of them, and an empty field for NaN and None."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows([_field(value) for value in row] for row in rows)
+    writer.writerows([_field(value, digits) for value in row] for row in rows)
     return stream.getvalue()
 
 
-def _field(value: object) -> object:
+def _field(value: object, digits: int | None) -> object:
     if value is None:
         return ""
     if isinstance(value, float):  # NumPy's float64 too
-        return "" if math.isnan(value) else f"{value:.10g}"
+        return "" if math.isnan(value) else repr(float(value)) if digits is None else f"{value:.{digits}g}"
     return value
 
 
 def aligned_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """A table for a terminal: the first `left` columns aligned to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
         places = enumerate(zip(cells, widths, strict=True))

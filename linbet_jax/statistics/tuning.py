@@ -68,10 +68,7 @@ class TuningCurve:
     @property
     def values(self) -> npt.NDArray[np.float64]:
         """`[G]` the criterion of each scale; NaN for one with an unhealthy replication, which cannot be chosen."""
-        healthy = ~np.any(self.health != 0, axis=1)
-        return np.array(
-            [_criterion(r, self.criterion) if h else np.nan for r, h in zip(self.regret, healthy, strict=True)]
-        )
+        return _criterion_values(self.regret, self.health, self.criterion)
 
     @property
     def summaries(self) -> list[Summary]:
@@ -130,10 +127,15 @@ def check_criterion(criterion: Any) -> str | float:
     )
 
 
-def _criterion(regret: npt.NDArray[np.float64], criterion: str | float) -> float:
+def _criterion_values(
+    regret: npt.NDArray[np.float64], health: npt.NDArray[np.int64], criterion: str | float
+) -> npt.NDArray[np.float64]:
+    """`[G]` the criterion of each scale; NaN for one with an unhealthy replication."""
     if criterion == "mean":
-        return float(np.mean(regret))
-    return float(np.quantile(regret, 0.5 if criterion == "median" else float(criterion)))
+        values = [np.mean(row) for row in regret]
+    else:
+        values = [np.quantile(row, 0.5 if criterion == "median" else float(criterion)) for row in regret]
+    return np.where(np.any(health != 0, axis=1), np.nan, values)
 
 
 def choose_scale(
@@ -153,10 +155,9 @@ def choose_scale(
     Returns:
         The scale; among equals the largest, the one nearest to the paper's; 1 when no scale is healthy throughout.
     """
-    healthy = [index for index in range(len(grid)) if not np.any(health[index])]
-    if not healthy:
-        return 1.0
-    return grid[min(healthy, key=lambda index: (_criterion(regret[index], criterion), -grid[index]))]
+    values = _criterion_values(regret, health, criterion)
+    healthy = [(value, -scale) for value, scale in zip(values, grid, strict=True) if not np.isnan(value)]
+    return -min(healthy)[1] if healthy else 1.0
 
 
 def tune(
@@ -277,17 +278,17 @@ def _bandits(bandits: Any) -> dict[str, LinearBandit]:
     if isinstance(bandits, (str, LinearBandit)):
         bandits = [bandits]
     if isinstance(bandits, Mapping):
-        found = {str(label): _bandit(value) for label, value in bandits.items()}
+        named = {str(label): _bandit(value) for label, value in bandits.items()}
     elif isinstance(bandits, Sequence):
         built = [_bandit(value) for value in bandits]
-        found = {bandit.name: bandit for bandit in built}
-        if len(found) != len(built):
+        named = {bandit.name: bandit for bandit in built}
+        if len(named) != len(built):
             raise ValueError(f"bandits: {[bandit.name for bandit in built]} must have different names; give a mapping")
     else:
         raise ValueError(f"bandits={bandits!r}: must be bandits or names of data sets, in a list or a mapping")
-    if not found:
+    if not named:
         raise ValueError(f"bandits={bandits!r}: must name one at least")
-    return found
+    return named
 
 
 def _bandit(value: Any) -> LinearBandit:

@@ -1,33 +1,23 @@
-"""Pictures made into what can be kept: inline SVG for the page, PDF and PNG for papers and slides."""
+"""A report's pictures made into what can be kept: inline SVG for the page, PDF and PNG for papers and slides."""
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from linbet_jax.figures import pictures as drawing
+from linbet_jax.figures.pictures import HEIGHT, SIDE, WIDTH, missing_letters_pass, shortened
 from linbet_jax.figures.plotting import save_figure, styled
-from linbet_jax.report.figures import (
-    BOTTOM,
-    GRID,
-    INK,
-    MUTED,
-    SIDE,
-    TOP,
-    WIDTH,
-    Picture,
-    missing_letters_pass,
-    shortened,
-)
 
-__all__ = ["inline_svg", "save_pictures"]
+__all__ = ["Picture", "inline_svg", "save_pictures"]
 
 # Widths of text are measured in this font; the page writes in its own, narrower one.
 PAGE_STYLE: Mapping[str, Any] = {
@@ -43,7 +33,34 @@ PAGE_STYLE: Mapping[str, Any] = {
 }
 COLUMNS, ROWS = 3, 4  # pictures on one sheet
 TITLE, GAP = 20.0, 10.0  # points above a picture, and between two
-VARIABLES = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)"}
+VARIABLES = {drawing.INK: "var(--ink)", drawing.MUTED: "var(--muted)", drawing.GRID: "var(--line)"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Picture:
+    """One set of axes.
+
+    Attributes:
+        kind: groups pictures: "regret", "regret-loglog", "final-regret", "parameter-NAME", "growth", "paired", "speed".
+        title: of the panel.
+        detail: beside the title.
+        text: what it shows, in words and numbers, for those who cannot see it.
+        draw: puts it on empty axes.
+        height: points.
+        right: points to the right of the axes, for labels.
+        left: points to the left.
+        note: below the picture.
+    """
+
+    kind: str
+    title: str
+    detail: str
+    text: str
+    draw: Callable[[Axes], None]
+    height: float = HEIGHT
+    right: float = SIDE
+    left: float = SIDE
+    note: str = ""
 
 
 def inline_svg(picture: Picture, name: str) -> str:
@@ -55,7 +72,6 @@ def inline_svg(picture: Picture, name: str) -> str:
     """
     with styled(PAGE_STYLE), missing_letters_pass():
         figure = Figure(figsize=(WIDTH / 72, picture.height / 72))
-        FigureCanvasSVG(figure)
         picture.draw(figure.add_axes(_place(picture, 0, 0, WIDTH, picture.height)))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -91,8 +107,8 @@ def save_pictures(pictures: Sequence[Picture], folder: Path, formats: Sequence[s
 
 def _place(picture: Picture, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:
     """Axes of a picture whose lower left corner is at (x, y) points on a figure of that size, in its fractions."""
-    inner = WIDTH - picture.left - picture.right, picture.height - TOP - BOTTOM
-    return ((x + picture.left) / width, (y + BOTTOM) / height, inner[0] / width, inner[1] / height)
+    inner = WIDTH - picture.left - picture.right, picture.height - drawing.TOP - drawing.BOTTOM
+    return (x + picture.left) / width, (y + drawing.BOTTOM) / height, inner[0] / width, inner[1] / height
 
 
 def _sheet(pictures: Sequence[Picture]) -> Figure:
@@ -102,7 +118,6 @@ def _sheet(pictures: Sequence[Picture]) -> Figure:
     width = columns * WIDTH + (columns - 1) * GAP
     height = sum(heights) + (len(lines) - 1) * GAP
     figure = Figure(figsize=(width / 72, height / 72))
-    FigureCanvasAgg(figure)
     top = height
     for line, tall in zip(lines, heights, strict=True):
         for column, picture in enumerate(line):
@@ -117,24 +132,24 @@ def _sheet(pictures: Sequence[Picture]) -> Figure:
     return figure
 
 
-def _lean(text: str, name: str, picture: Picture) -> str:
+def _lean(svg: str, name: str, picture: Picture) -> str:
     """What a page needs of matplotlib's SVG, with short numbers and with ids that no other picture has."""
-    body = text[text.index("<svg") :]
+    body = svg[svg.index("<svg") :]
     body = re.sub(
         r"<metadata>.*?</metadata>|<style type=\"text/css\">.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL
     )
     used = set(re.findall(r"url\(#([^)]+)\)", body)) | set(re.findall(r"xlink:href=\"#([^\"]+)\"", body))
-    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else _kept(m[1]), body)
+    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else _as_class(m[1]), body)
     body = body.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'href="#{name}-')
     body = re.sub(r" (?:d|x|y|transform|points)=\"[^\"]*\"", lambda m: _short_numbers(m[0]), body)
     for color, variable in VARIABLES.items():
         body = body.replace(color, variable)
-    told = html.escape(picture.text)
-    opening = f'<svg class="plot" viewBox="0 0 {WIDTH:g} {picture.height:g}" role="img" aria-label="{told}">'
+    text = html.escape(picture.text)
+    opening = f'<svg class="plot" viewBox="0 0 {WIDTH:g} {picture.height:g}" role="img" aria-label="{text}">'
     return opening + re.sub(r"\s*\n\s*", " ", body[body.index(">") + 1 :]).strip()
 
 
-def _kept(identity: str) -> str:
+def _as_class(identity: str) -> str:
     """Names of parts that tests and style sheets look for become classes; the others go."""
     return f' class="{identity}"' if identity in ("curve", "band", "theory", "fit") else ""
 
