@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.policies import entry, names
 from linbet_jax.policies.labels import policy_label
-from linbet_jax.statistics.regret import Summary, fitted_exponent
+from linbet_jax.statistics.regret import Summary, fitted_exponent, summarize
 from linbet_jax.storage.results import replacing
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ __all__ = [
     "axes_points",
     "axis_share",
     "chart_figure",
+    "curves",
+    "final",
     "growth_figure",
     "log_floor",
     "panel_figure",
@@ -139,6 +141,7 @@ class Curve:
         rounds: `[R]` pulls.
         summary: over seeds, `[R]` per seed.
         bold: one of the policies the panel is about.
+        name: what stands at the end of the curve; by default the policy's label with the scale.
     """
 
     policy: str
@@ -146,11 +149,12 @@ class Curve:
     rounds: NDArray[np.int64]
     summary: Summary
     bold: bool = False
+    name: str = ""
 
     @property
     def label(self) -> str:
         """What stands at the end of the curve."""
-        return policy_label(self.policy, self.radius_scale)
+        return self.name or policy_label(self.policy, self.radius_scale)
 
     @property
     def color(self) -> str:
@@ -210,7 +214,10 @@ def panel_figure(
     if spread not in ("sd", "interval"):
         raise ValueError(f"spread must be 'sd' or 'interval', got {spread!r}")
     with styled():
-        figure, axes = _grid([len(panels) for _, panels in rows], "panels", title, note)
+        # Policies' own labels fit the usual space.
+        named = [curve.name for _, panels in rows for panel in panels for curve in panel.curves if curve.name]
+        room = _label_room(named) if named else 0.0
+        figure, axes = _grid([len(panels) for _, panels in rows], "panels", title, note, room)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -378,6 +385,126 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
     ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
     ax.set_title(chart.title, loc="left", pad=5)
     _label_ends(ax, ends)
+
+
+def curves(
+    results: Any, *, quantity: str = "regret", spread: str = "interval", log: bool = False, title: str = ""
+) -> Figure:
+    """Mean curves of one or several simulations, with the 95% interval of each mean: one call, one figure.
+
+    Args:
+        results: what `simulate` returned; or a list of those, what `simulate_grid` returned for example; or a sweep,
+            what `linbet_jax.load` returned, with a panel for each of its sets. Or a mapping: of labels to results, for
+            labels of your own, or of titles to lists of results, for a panel each.
+        quantity: "regret" or "payoff", cumulative.
+        spread: as in :func:`panel_figure`.
+        log: logarithmic axes.
+        title: above everything.
+
+    Returns:
+        The figure. A notebook shows it; :func:`save_figure` writes it.
+
+    Raises:
+        ValueError: anything else, or nothing to draw.
+    """
+    if quantity not in ("regret", "payoff"):
+        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
+
+    def curve(label: str, policy: str, result: Any) -> Curve:
+        return Curve(policy, 1.0, result.rounds, summarize(getattr(result, quantity), result.health), name=label)
+
+    panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results)]
+    label, positive = f"cumulative {quantity}", quantity == "regret"
+    return panel_figure([("", panels)], quantity=label, spread=spread, log=log, nonnegative=positive, title=title)
+
+
+def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
+    """The last record of one or several simulations: the mean with its 95% interval, and the median as a cross.
+
+    Args:
+        results: as in :func:`curves`.
+        quantity: "regret" or "payoff", cumulative.
+        title: above everything.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: as in :func:`curves`.
+    """
+    if quantity not in ("regret", "payoff"):
+        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
+    panels = _shown(results)
+    with styled():
+        room = _label_room([one.label for _, shown in panels for one in shown])
+        figure, axes = _grid([len(panels)], "panels", title, "", room)
+        for ax, (name, shown) in zip(axes[0], panels, strict=True):
+            for place, (label, policy, result) in enumerate(shown):
+                summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
+                color = policy_colors([policy])[policy]
+                ends = np.array([[summary.mean - summary.low], [summary.high - summary.mean]])
+                bars = ends if np.isfinite(ends).all() else None
+                ax.errorbar(summary.mean, place, xerr=bars, fmt="o", color=color, capsize=2.5, markersize=4)
+                ax.plot(summary.median, place, "x", color=color, markersize=5)
+                beside = ax.get_yaxis_transform()
+                ax.text(1.03, place, label, color=color, fontsize=_LABEL_SIZE, va="center", transform=beside)
+            ax.set_yticks(range(len(shown)), [])
+            ax.set_ylim(len(shown) - 0.5, -0.5)
+            ax.set_title(name, loc="left", pad=5)
+            pulls = {int(one.result.rounds[-1]) for one in shown}
+            ax.set_xlabel(f"{quantity} after {pulls.pop()} pulls" if len(pulls) == 1 else f"final {quantity}")
+    return figure
+
+
+class _Shown(NamedTuple):
+    """One simulation of a figure: its label, the policy whose colour it has, and what it gave."""
+
+    label: str
+    policy: str
+    result: Any
+
+
+def _shown(results: Any) -> list[tuple[str, list[_Shown]]]:
+    """The panels of a figure: a title each, and what is drawn in it."""
+    panels: dict[str, list[_Shown]] = {}
+    if hasattr(results, "cells"):  # a sweep
+        for cell in results.cells:
+            if cell.readable:
+                panels.setdefault(cell.set, []).append(_Shown(cell.label, cell.policy, cell.run()))
+    elif not isinstance(results, Mapping):
+        panels[""] = _by_policy(results)
+    elif all(map(_is_result, results.values())):
+        panels[""] = [_Shown(str(label), str(label), result) for label, result in results.items()]
+    else:
+        panels = {str(title): _by_policy(some) for title, some in results.items()}
+    if not any(panels.values()):
+        raise ValueError("results: there is nothing to draw")
+    return list(panels.items())
+
+
+def _is_result(value: Any) -> bool:
+    return all(hasattr(value, field) for field in ("name", "params", "rounds", "regret", "payoff", "health"))
+
+
+def _by_policy(results: Any) -> list[_Shown]:
+    """Results with their policies' names and scales, and with the parameters in which those of one name differ."""
+    listed = list(results) if isinstance(results, (list, tuple)) else [results]
+    for result in listed:
+        if not _is_result(result):
+            raise ValueError(
+                f"results: {type(result).__name__} is no result: give what simulate, simulate_grid or load returned, a"
+                " list of results, or a mapping of labels or titles to them"
+            )
+    known = [result.params._asdict() if hasattr(result.params, "_asdict") else {} for result in listed]
+    plain = [policy_label(r.name, params.get("radius_scale", 1.0)) for r, params in zip(listed, known, strict=True)]
+    shown: list[_Shown] = []
+    for label, params, result in zip(plain, known, listed, strict=True):
+        alike = [other for name, other in zip(plain, known, strict=True) if name == label]
+        differing = [name for name in params if any(other.get(name) != params[name] for other in alike)]
+        text = ", ".join([label, *(f"{name} {params[name]:g}" for name in differing)])
+        first = all(one.policy != result.name for one in shown)
+        shown.append(_Shown(text, result.name if first else text, result))  # a colour each
+    return shown
 
 
 def growth_figure(
