@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
@@ -44,119 +45,158 @@ def build_parser() -> argparse.ArgumentParser:
         "reproduce", help="repeat an experiment of the paper", description="Repeat an experiment of the paper."
     )
     experiments = _subcommands(reproduce, "experiment")
-    shared = _shared_options()
-    experiments.add_parser(
+    options = _reproduce_options()
+    _add_command(
+        experiments,
         "figure2",
-        parents=[shared],
+        module="reproduce",
+        parents=[options],
         help="the four data sets, all policies, literal and tuned radii: picture, table, curves, manifest",
         description="Figure 2: MENU, MoM, TOFU, CRT and OFUL on S1-S4 at the paper's horizon, lambda and delta,\n"
         "with the papers' confidence radii and with radii scaled by one factor per policy and set, tuned on\n"
         "replications that the evaluation never uses. A killed run carries on where it was.",
-    ).set_defaults(
-        module="reproduce", experiment="figure2", asked=("sets", "seeds", "tuning_seeds", "horizon", "dtype")
     )
-    experiments.add_parser(
+    _add_command(
+        experiments,
         "table1",
-        parents=[shared],
+        parents=[options],
         help="the four data sets' constants beside the paper's",
         description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what\n"
         "the paper prints. It has no replications: --seeds, --tuning-seeds and --horizon change nothing.",
-    ).set_defaults(module="table1")
+    )
     _add_studies(experiments)
     _add_bounds(commands)
     _add_sweep(commands)
     _add_status(commands)
     _add_report(commands)
     _add_bench(commands)
-    commands.add_parser(
+    _add_command(
+        commands,
         "list",
+        module="listing",
         help="policies with their options, noise laws, data sets",
         description="Policies with their options, noise laws and data sets.",
-    ).set_defaults(module="listing")
+    )
+    return parser
+
+
+def _add_command(commands: Any, name: str, *, module: str = "", **settings: Any) -> argparse.ArgumentParser:
+    """A command or an experiment; `module` runs it, by default the one of its name."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, **settings)
+    parser.set_defaults(module=module or name)
     return parser
 
 
 def _add_studies(experiments: Any) -> None:
-    """The studies; each is a module of `linbet_jax.experiments` with that name."""
-    studied = ("seeds", "full", "dtype")
-    coverage = experiments.add_parser(
+    """The studies; each is a module of `linbet_jax.experiments`, whose `plan` takes the options of the same names."""
+    study = functools.partial(_add_command, experiments, module="reproduce", parents=[_study_options()])
+    coverage = study(
         "coverage",
-        parents=[_study_options()],
         help="how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
         description="P(theta* in every confidence region) against radius_scale from 1 to 0.001: every policy under\n"
         "t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs: for adaptive play, and for arms drawn in advance.\n"
         "--full: the paper's horizons, 1000 seeds, two more laws.",
     )
     coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
-    coverage.set_defaults(module="reproduce", experiment="coverage", asked=(*studied, "horizon"))
-    bound = experiments.add_parser(
+    bound = study(
         "lower-bound",
-        parents=[_study_options()],
         help="every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
         description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy,\n"
         "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own\n"
         "upper bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling\n"
         "error. --full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
     )
-    several = (("--d", "dims", _positive), ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)))
-    for flag, field, kind in (*several, ("--T", "horizons", _pulls)):
+    for flag, field, kind in (
+        ("--d", "dims", _positive),
+        ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)),
+        ("--T", "horizons", _pulls),
+    ):
         metavar = f"{flag[2:]},..."
-        bound.add_argument(flag, dest=field, type=_Several(kind), metavar=metavar, help="only these, between commas")
-    bound.set_defaults(module="reproduce", experiment="lower_bound", asked=(*studied, "dims", "epsilons", "horizons"))
-    robustness = experiments.add_parser(
+        bound.add_argument(flag, dest=field, type=_several(kind), metavar=metavar, help="only these, between commas")
+    robustness = study(
         "robustness",
-        parents=[_study_options()],
         help="regret when b, c or epsilon is told wrong, from 0.1 to 10 times the truth",
         description="MENU, MoM, TOFU and CRT told a wrong moment bound or a wrong epsilon, on S1 and S3, with the\n"
         "radii as published and with one tuned scale. --full: all four sets, more seeds.",
     )
     robustness.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default: the paper's)")
-    robustness.set_defaults(module="reproduce", experiment="robustness", asked=(*studied, "horizon"))
-    experiments.add_parser(
+    study(
         "precision",
         parents=[_study_options(dtype=False)],
         help="float32 against float64: where the arms of a run part, and whether its regret moves",
         description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
         "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
-    ).set_defaults(module="reproduce", experiment="precision", asked=("seeds", "full"))
-    experiments.add_parser(
+    )
+    study(
         "table2",
-        parents=[_study_options()],
         help="regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
         description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
         "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
-    ).set_defaults(module="reproduce", experiment="table2", asked=studied)
-    experiments.add_parser(
+    )
+    study(
         "remark3",
-        parents=[_study_options()],
         help="TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
         description="Remark 3: TOFU with M epochs of re-truncation, M from 1 to T, on S3 and S4: regret and CPU time\n"
         "against M, and what it saves over the pruned form.",
-    ).set_defaults(module="reproduce", experiment="remark3", asked=studied)
+    )
+
+
+def _reproduce_options() -> argparse.ArgumentParser:
+    """Options of `figure2` and `table1`."""
+    options = _Parser(add_help=False)
+    options.add_argument("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
+    options.add_argument(
+        "--tuning-seeds",
+        type=_positive,
+        default=10,
+        metavar="N",
+        help="replications that choose the scale (default 10)",
+    )
+    options.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
+    options.add_argument("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
+    options.add_argument(
+        "--horizon",
+        type=_positive,
+        metavar="T",
+        help="pulls, instead of the paper's (a quick look: marked in every output as not the paper's)",
+    )
+    _add_dtype(options)
+    _add_device_and_quiet(options)
+    return options
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
     """Options of every experiment that is a study."""
-    shared = _Parser(add_help=False)
-    shared.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
-    shared.add_argument("--full", action="store_true", help="the large version; what it costs is said before it starts")
-    shared.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
-    if dtype:
-        shared.add_argument(
-            "--dtype", choices=("float64", "float32"), default="float64", help="floating-point type (default float64)"
-        )
-    shared.add_argument(
-        "--device",
-        choices=("auto", "cpu", "gpu"),
-        default="auto",
-        help="where to compute (default auto: GPU if there is one)",
+    options = _Parser(add_help=False)
+    options.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
+    options.add_argument(
+        "--full", action="store_true", help="the large version; what it costs is said before it starts"
     )
-    shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    return shared
+    options.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
+    if dtype:
+        _add_dtype(options)
+    _add_device_and_quiet(options)
+    return options
+
+
+def _add_dtype(options: argparse.ArgumentParser) -> None:
+    text = "floating-point type (default float64)"
+    options.add_argument("--dtype", choices=("float64", "float32"), default="float64", help=text)
+
+
+def _add_device_and_quiet(options: argparse.ArgumentParser) -> None:
+    text = "where to compute (default auto: GPU if there is one)"
+    options.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help=text)
+    _add_quiet(options)
+
+
+def _add_quiet(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
 def _add_bounds(commands: Any) -> None:
-    bounds = commands.add_parser(
+    bounds = _add_command(
+        commands,
         "bounds",
         help="what the theorems say for given constants: counts, levels, radii, regret bounds",
         description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
@@ -196,11 +236,11 @@ def _add_bounds(commands: Any) -> None:
     bounds.add_argument(
         "--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)"
     )
-    bounds.set_defaults(module="bounds")
 
 
 def _add_sweep(commands: Any) -> None:
-    sweep = commands.add_parser(
+    sweep = _add_command(
+        commands,
         "sweep",
         help="a grid of policies, sets, laws and parameters over many seeds, from a TOML file",
         description="Runs every cell of a sweep file and keeps each, as soon as it is finished, as one Parquet file.\n"
@@ -227,7 +267,7 @@ def _add_sweep(commands: Any) -> None:
     )
     sweep.add_argument("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
     sweep.add_argument("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
-    sweep.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    _add_quiet(sweep)
     cluster = sweep.add_argument_group(
         "cluster",
         "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is\n"
@@ -244,11 +284,11 @@ def _add_sweep(commands: Any) -> None:
     cluster.add_argument("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
     cluster.add_argument("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
     cluster.add_argument("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
-    sweep.set_defaults(module="sweep")
 
 
 def _add_status(commands: Any) -> None:
-    status = commands.add_parser(
+    status = _add_command(
+        commands,
         "status",
         help="how far a sweep is: done, running, failed, to do, time left",
         description="How far the sweep in a folder is, also while it runs. Exit status 1 when a cell failed or a\n"
@@ -256,11 +296,11 @@ def _add_status(commands: Any) -> None:
     )
     status.add_argument("folder", metavar="DIR", help="the sweep's folder")
     status.add_argument("--json", action="store_true", help="the same for programs")
-    status.set_defaults(module="status")
 
 
 def _add_report(commands: Any) -> None:
-    report = commands.add_parser(
+    report = _add_command(
+        commands,
         "report",
         help="a sweep's figures and tables: one HTML page, PDF, PNG, Markdown, LaTeX, CSV",
         description="Writes the report of a sweep, finished or not: one HTML page that needs no network, the same\n"
@@ -283,55 +323,23 @@ def _add_report(commands: Any) -> None:
         metavar="N",
         help="settings drawn in each figure (default 24); the tables hold every cell",
     )
-    report.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    report.set_defaults(module="report")
+    _add_quiet(report)
 
 
 def _add_bench(commands: Any) -> None:
-    bench = commands.add_parser(
+    bench = _add_command(
+        commands,
         "bench",
         help="how fast it runs here, beside plain NumPy; tables and one JSON per run",
         add_help=False,
         prefix_chars="\0",  # no option begins so: benchmarks/bench.py reads all arguments itself, --help too
     )
     bench.add_argument("arguments", nargs="*")
-    bench.set_defaults(module="bench")
 
 
 def _subcommands(parser: argparse.ArgumentParser, name: str) -> Any:
-    return parser.add_subparsers(title=f"{name}s", metavar=name.upper(), required=True, parser_class=_Parser)
-
-
-def _shared_options() -> argparse.ArgumentParser:
-    """Options of every `reproduce` experiment."""
-    shared = _Parser(add_help=False)
-    shared.add_argument("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
-    shared.add_argument(
-        "--tuning-seeds",
-        type=_positive,
-        default=10,
-        metavar="N",
-        help="replications that choose the scale (default 10)",
-    )
-    shared.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
-    shared.add_argument("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
-    shared.add_argument(
-        "--horizon",
-        type=_positive,
-        metavar="T",
-        help="pulls, instead of the paper's (a quick look: marked in every output as not the paper's)",
-    )
-    shared.add_argument(
-        "--dtype", choices=("float64", "float32"), default="float64", help="floating-point type (default float64)"
-    )
-    shared.add_argument(
-        "--device",
-        choices=("auto", "cpu", "gpu"),
-        default="auto",
-        help="where to compute (default auto: GPU if there is one)",
-    )
-    shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    return shared
+    names = {"title": f"{name}s", "dest": name, "metavar": name.upper()}
+    return parser.add_subparsers(**names, required=True, parser_class=_Parser)
 
 
 def _positive(text: str) -> int:
@@ -376,7 +384,7 @@ class _Real:
         return value
 
 
-def _formats(text: str) -> Sequence[str]:
+def _formats(text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in ("html", "pdf", "png"):
@@ -384,19 +392,13 @@ def _formats(text: str) -> Sequence[str]:
     return names
 
 
-def _names(text: str) -> Sequence[str]:
+def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"must name at least one data set, got {text!r}")
     return list(dict.fromkeys(names))
 
 
-class _Several:
-    """Parses numbers between commas, each as `kind` does."""
-
-    def __init__(self, kind: Callable[[str], Any]) -> None:
-        self.kind = kind
-
-    def __call__(self, text: str) -> list[Any]:
-        """The numbers, or one line that says what is allowed."""
-        return [self.kind(part.strip()) for part in text.split(",")]
+def _several(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """Parses values between commas, each as `kind` does."""
+    return lambda text: [kind(part.strip()) for part in text.split(",")]

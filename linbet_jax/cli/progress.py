@@ -14,10 +14,10 @@ from rich.progress import TimeRemainingColumn as LeftColumn
 
 from linbet_jax.statistics.tables import duration
 
-__all__ = ["Reporter", "SweepReporter"]
+__all__ = ["SweepReporter", "TerminalReporter"]
 
 
-class Reporter:
+class TerminalReporter:
     """What a command says while it works; safe to call from several threads.
 
     Args:
@@ -73,7 +73,7 @@ class Reporter:
             self._live.update(self._task, description=description)
 
 
-class SweepReporter(Reporter):
+class SweepReporter(TerminalReporter):
     """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left.
 
     Args:
@@ -81,7 +81,7 @@ class SweepReporter(Reporter):
     """
 
     def __init__(self, *, quiet: bool) -> None:
-        """As for a `Reporter`."""
+        """As for a `TerminalReporter`."""
         super().__init__(quiet=quiet)
         self._lock = threading.Lock()
         self._pulls, self._compiling, self._estimated, self._spent = 0, 0.0, 0.0, 0.0
