@@ -108,7 +108,7 @@ def _add_studies(experiments: Any) -> None:
     )
     for flag, field, kind in (
         ("--d", "dims", _positive),
-        ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)),
+        ("--epsilon", "epsilons", _real("(0, 1]")),
         ("--T", "horizons", _pulls),
     ):
         metavar = f"{flag[2:]},..."
@@ -144,22 +144,13 @@ def _add_studies(experiments: Any) -> None:
 def _reproduce_options() -> argparse.ArgumentParser:
     """Options of `figure2` and `table1`."""
     options = _Parser(add_help=False)
-    options.add_argument("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
-    options.add_argument(
-        "--tuning-seeds",
-        type=_positive,
-        default=10,
-        metavar="N",
-        help="replications that choose the scale (default 10)",
-    )
-    options.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
-    options.add_argument("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
-    options.add_argument(
-        "--horizon",
-        type=_positive,
-        metavar="T",
-        help="pulls, instead of the paper's (a quick look: marked in every output as not the paper's)",
-    )
+    add, tuning = options.add_argument, "replications that choose the scale (default 10)"
+    quick = "pulls, instead of the paper's (a quick look: marked in every output as not the paper's)"
+    add("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
+    add("--tuning-seeds", type=_positive, default=10, metavar="N", help=tuning)
+    add("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
+    add("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
+    add("--horizon", type=_positive, metavar="T", help=quick)
     _add_dtype(options)
     _add_device_and_quiet(options)
     return options
@@ -202,25 +193,14 @@ def _add_bounds(commands: Any) -> None:
         description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
         "Theorems 2 and 3, those of MoM, CRT and OFUL, and Theorem 1's lower bound, each with its equation.",
     )
-    bounds.add_argument(
-        "--policy",
-        action="append",
-        choices=("menu", "tofu", "mom", "crt", "oful", "lower-bound"),
-        help="only this one; may be repeated (default: all that the horizon allows)",
-    )
-    bounds.add_argument("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
-    bounds.add_argument("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
-    bounds.add_argument(
-        "--epsilon", type=_Real(most=1, least_allowed=False), required=True, metavar="E", help="in (0, 1]"
-    )
-    bounds.add_argument(
-        "--delta",
-        type=_Real(most=1, least_allowed=False, most_allowed=False),
-        default=0.1,
-        metavar="P",
-        help="failure probability (default 0.1)",
-    )
-    positive, nonnegative = _Real(least_allowed=False), _Real()
+    add, positive, nonnegative = bounds.add_argument, _real("(0, 1e+100]"), _real("[0, 1e+100]")
+    policies = ("menu", "tofu", "mom", "crt", "oful", "lower-bound")
+    one = "only this one; may be repeated (default: all that the horizon allows)"
+    add("--policy", action="append", choices=policies, help=one)
+    add("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
+    add("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
+    add("--epsilon", type=_real("(0, 1]"), required=True, metavar="E", help="in (0, 1]")
+    add("--delta", type=_real("(0, 1)"), default=0.1, metavar="P", help="failure probability (default 0.1)")
     for flag, field, kind, what in (
         ("--ridge", "ridge", positive, "lambda"),
         ("--b", "raw_moment_bound", nonnegative, "bound of the raw moments E|y|^(1+epsilon)"),
@@ -229,13 +209,9 @@ def _add_bounds(commands: Any) -> None:
         ("--D", "arm_norm", nonnegative, "bound of ||x||"),
         ("--R", "noise_scale", nonnegative, "OFUL's noise scale"),
     ):
-        bounds.add_argument(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
-    bounds.add_argument(
-        "--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)"
-    )
-    bounds.add_argument(
-        "--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)"
-    )
+        add(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
+    add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)")
+    add("--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)")
 
 
 def _add_sweep(commands: Any) -> None:
@@ -247,43 +223,32 @@ def _add_sweep(commands: Any) -> None:
         "The same command again computes what is missing and nothing else: after a kill, with more seeds, with\n"
         "more cells. See scripts/sweeps/ for files to start from.",
     )
-    sweep.add_argument("file", metavar="FILE.toml", help="the sweep file")
-    sweep.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
-    sweep.add_argument(
-        "--set",
-        action="append",
-        metavar="PATH=VALUE",
-        help="another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated",
-    )
-    sweep.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing",
-    )
-    sweep.add_argument(
-        "--keep-extra",
-        action="store_true",
-        help="carry on in a folder with finished cells that the file no longer lists; they stay, also in reports",
-    )
-    sweep.add_argument("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
-    sweep.add_argument("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
+    add = sweep.add_argument
+    override = "another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated"
+    dry = "build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing"
+    keep = "carry on in a folder with finished cells that the file no longer lists; they stay, also in reports"
+    add("file", metavar="FILE.toml", help="the sweep file")
+    add("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
+    add("--set", action="append", metavar="PATH=VALUE", help=override)
+    add("--dry-run", action="store_true", help=dry)
+    add("--keep-extra", action="store_true", help=keep)
+    add("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
+    add("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
     _add_quiet(sweep)
     cluster = sweep.add_argument_group(
         "cluster",
         "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is\n"
         "unencrypted pickle: trusted networks only, or tls:// with certificates from Dask's configuration.",
     )
-    cluster.add_argument(
-        "--cluster",
-        metavar="WHERE",
-        help="local or local:N (worker processes here), tcp://HOST:PORT (a Dask scheduler), slurm (jobs of a queue)",
-    )
-    cluster.add_argument("--queue", metavar="NAME", help="slurm: the partition")
-    cluster.add_argument("--account", metavar="NAME", help="slurm: who pays")
-    cluster.add_argument("--jobs", type=_positive, metavar="N", help="slurm: jobs, each one worker (default 1)")
-    cluster.add_argument("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
-    cluster.add_argument("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
-    cluster.add_argument("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
+    add = cluster.add_argument
+    where = "local or local:N (worker processes here), tcp://HOST:PORT (a Dask scheduler), slurm (jobs of a queue)"
+    add("--cluster", metavar="WHERE", help=where)
+    add("--queue", metavar="NAME", help="slurm: the partition")
+    add("--account", metavar="NAME", help="slurm: who pays")
+    add("--jobs", type=_positive, metavar="N", help="slurm: jobs, each one worker (default 1)")
+    add("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
+    add("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
+    add("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
 
 
 def _add_status(commands: Any) -> None:
@@ -307,22 +272,13 @@ def _add_report(commands: Any) -> None:
         "figures as PDF and PNG, and the table as Markdown, LaTeX and CSV. Exit status 0 only when every cell is done\n"
         "and every replication healthy; the report is written in any case and says what is not.",
     )
-    report.add_argument("folder", metavar="DIR", help="the sweep's folder")
-    report.add_argument("--out", metavar="DIR", help="output folder (default DIR/report)")
-    report.add_argument(
-        "--format",
-        type=_formats,
-        default=["html", "pdf", "png"],
-        metavar="html,pdf,png",
-        help="what to write beside the tables (default all three)",
-    )
-    report.add_argument(
-        "--panels",
-        type=_positive,
-        default=24,
-        metavar="N",
-        help="settings drawn in each figure (default 24); the tables hold every cell",
-    )
+    add, kinds = report.add_argument, ["html", "pdf", "png"]
+    panels = "settings drawn in each figure (default 24); the tables hold every cell"
+    formats = "what to write beside the tables (default all three)"
+    add("folder", metavar="DIR", help="the sweep's folder")
+    add("--out", metavar="DIR", help="output folder (default DIR/report)")
+    add("--format", type=_formats, default=kinds, metavar=",".join(kinds), help=formats)
+    add("--panels", type=_positive, default=24, metavar="N", help=panels)
     _add_quiet(report)
 
 
@@ -364,24 +320,22 @@ def _pulls(text: str) -> int:
     return int(value)
 
 
-class _Real:
-    """Parses a number in a range that begins at 0."""
+def _real(interval: str) -> Callable[[str], float]:
+    """Parses a number in an interval, which is written as in `(0, 1]`."""
+    low, high = map(float, interval[1:-1].split(","))
 
-    def __init__(self, *, most: float = 1e100, least_allowed: bool = True, most_allowed: bool = True) -> None:
-        self.most, self.least_allowed, self.most_allowed = most, least_allowed, most_allowed
-
-    def __call__(self, text: str) -> float:
-        """The number, or one line that says what is allowed."""
+    def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        above = value >= 0 if self.least_allowed else value > 0
-        below = value <= self.most if self.most_allowed else value < self.most
+        above = value >= low if interval[0] == "[" else value > low
+        below = value <= high if interval[-1] == "]" else value < high
         if not (above and below):
-            ends = "[" if self.least_allowed else "(", "]" if self.most_allowed else ")"
-            raise argparse.ArgumentTypeError(f"must be in {ends[0]}0, {self.most:g}{ends[1]}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be in {interval}, got {text!r}")
         return value
+
+    return parse
 
 
 def _formats(text: str) -> list[str]:

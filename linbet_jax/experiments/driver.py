@@ -48,10 +48,10 @@ class CellResult(NamedTuple):
     facts: Mapping[str, Any] = {}
     seconds: Mapping[str, float] = {}
 
-    def where(self, column: str, value: float) -> dict[str, NDArray[Any]]:
-        """The columns' rows in which one of them has a value."""
+    def where(self, column: str, value: float) -> CellResult:
+        """The rows alone in which a column has a value."""
         rows = self.columns[column] == value
-        return {name: values[rows] for name, values in self.columns.items()}
+        return self._replace(columns={name: values[rows] for name, values in self.columns.items()})
 
     def shaped(self, *shape: int) -> dict[str, NDArray[Any]]:
         """The columns as arrays of a shape, that of the `long_form` they come from."""
@@ -112,7 +112,6 @@ class Experiment:
             change computes it again, while a new caption does not.
         show: makes the outputs from the cells' results by their titles.
         workers: cells that are computed side by side.
-        shared_programs: cells that compile nothing, since another one's program serves them too.
         notice: what must be said before it starts.
     """
 
@@ -123,13 +122,12 @@ class Experiment:
     code: Sequence[Any]
     show: Callable[[Mapping[str, CellResult]], Outputs]
     workers: int = 1
-    shared_programs: int = 0
     notice: str = ""
 
     @property
     def core_seconds(self) -> float:
         """Estimate of the CPU time."""
-        return sum(cell.core_seconds for cell in self.cells) - COMPILE_SECONDS * self.shared_programs
+        return sum(cell.core_seconds for cell in self.cells)
 
     def cost(self, cores: int) -> str:
         """What the run will take, in one phrase; the minutes are those of so many cores."""

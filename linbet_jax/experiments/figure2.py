@@ -174,7 +174,7 @@ class CurveRun:
 
 def _runs(task: Task, result: CellResult) -> tuple[CurveRun, CurveRun]:
     """The literal and the tuned run of a cell; they are one and the same where tuning chose the literal scale."""
-    evaluation = CellResult(result.where("tuning", 0))
+    evaluation = result.where("tuning", 0)
     rounds = np.unique(evaluation.columns["pull"])
     columns = evaluation.shaped(-1, task.seeds, rounds.size)  # scales, seeds, records
 
@@ -187,7 +187,7 @@ def _runs(task: Task, result: CellResult) -> tuple[CurveRun, CurveRun]:
 
 
 def _tuning(task: Task, result: CellResult) -> TuningCurve:
-    columns = CellResult(result.where("tuning", 1)).shaped(len(GRID), -1)
+    columns = result.where("tuning", 1).shaped(len(GRID), -1)
     return TuningCurve(
         policy=task.policy,
         bandit=task.place,

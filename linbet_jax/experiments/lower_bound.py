@@ -19,10 +19,10 @@ from linbet_jax import theory
 from linbet_jax.bandits.datasets import lower_bound
 from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import CellResult, Experiment, Outputs
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, StudyCell
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
-from linbet_jax.policies import registry
+from linbet_jax.policies.policy import Policy
 from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number, span
 from linbet_jax.storage import provenance
 
@@ -63,8 +63,9 @@ def plan(
         raise InputError(f"horizons={list(horizons)}: an exponent needs two different ones at least")
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tasks: list[Task] = []
+    cells: list[StudyCell] = []
     left_out: dict[str, str] = {}  # what a policy's smallest horizon forbids
-    programs = set()
+    programs: set[tuple[Policy, int]] = set()
     for dim, epsilon, horizon in itertools.product(dims, epsilons, horizons):
         if dim % 2:
             raise InputError(f"dims: {dim} must be even; an odd d plays the instances of d - 1")
@@ -83,18 +84,17 @@ def plan(
             except InputError as error:
                 left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
             else:
-                tasks.append(task)
                 # Cells that differ in epsilon or T alone may share a program.
+                tasks.append(task)
+                cells.append(task.cell(programs=int((policy, dim) not in programs)))
                 programs.add((policy, dim))
-    cells = [task.cell() for task in tasks]
     config = {**asked, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         samples = [_beside_the_bound(sample) for task in tasks for sample in task.samples(results[task.title])]
         return _outputs(samples, [*left_out.values(), *shared.notes_in(results)])
 
-    spared = len(tasks) - len(programs)
-    return Experiment("lower-bound", config, dtype, cells, shared.CODE, show, shared_programs=spared)
+    return Experiment("lower-bound", config, dtype, cells, shared.CODE, show)
 
 
 def _ordered(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -124,11 +124,9 @@ class BoundedSample(Sample):
         task = self.task
         if self.radius_scale != 1.0 or task.policy not in shared.HEAVY_TAILED:
             return math.nan
-        moment = str(registry.entry(task.policy).moment)
-        names = ("dim", "epsilon", "theta_norm", "arm_norm", "mean_bound", moment)
-        constants = {name: getattr(task.bandit, name) for name in names}
+        constants = {**provenance.constants(task.bandit), "dim": task.bandit.dim, "delta": DELTA, "ridge": RIDGE}
         bound = getattr(theory, f"{task.policy}_regret_bound")
-        return float(bound(task.horizon, delta=DELTA, ridge=RIDGE, **constants))
+        return float(bound(task.horizon, **theory.arguments(bound, constants)))
 
     @property
     def largest(self) -> float:

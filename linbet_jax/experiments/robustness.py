@@ -89,7 +89,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         samples = [sample for task in tasks for sample in _samples(task, results[task.title])]
-        tuning = np.concatenate([result.where("tuning", 1)["health"] for result in results.values()])
+        tuning = np.concatenate([result.where("tuning", 1).columns["health"] for result in results.values()])
         return _outputs(samples, shared.notes_in(results), tuning_seeds, int(np.count_nonzero(tuning)))
 
     return Experiment("robustness", config, dtype, cells, (*shared.CODE, _compute), show)
@@ -163,7 +163,7 @@ class AssumedSample(Sample):
 def _samples(task: Task, result: CellResult) -> list[AssumedSample]:
     """Every assumption with the literal radii, then with the tuned ones."""
     told = assumptions(task)
-    columns = CellResult(result.where("tuning", 0)).shaped(len(RADII), len(told), task.seeds)
+    columns = result.where("tuning", 0).shaped(len(RADII), len(told), task.seeds)
     scales = (1.0, result.facts["chosen_radius_scale"])
     samples = []
     for scale, radii, regret, health in zip(scales, RADII, columns["regret"], columns["health"], strict=True):

@@ -24,7 +24,7 @@ import numpy as np
 
 from linbet_jax.errors import InputError
 
-__all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "write_json", "write_text"]
+__all__ = ["RunFolder", "RunFolderError", "digest", "in_use", "read_json", "replacing", "write_json", "write_text"]
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
 
@@ -95,6 +95,23 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from error
+
+
+def in_use(path: Path) -> bool:
+    """Whether a process holds the lock of a run folder."""
+    try:
+        descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if not os.read(descriptor, 32).strip():  # who ends in order leaves it empty
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class RunFolder:
@@ -232,14 +249,14 @@ class RunFolder:
 
 def differences(held: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Names the fields in which two configurations differ, as `field (held there, asked here)`."""
-    found: list[str] = []
+    fields: list[str] = []
     for field in sorted({*held, *asked}):
         there, here, name = held.get(field), asked.get(field), f"{prefix}{field}"
         if isinstance(there, dict) and isinstance(here, dict):
-            found += differences(there, here, f"{name}.")
+            fields += differences(there, here, f"{name}.")
         elif there != here:
-            found.append(f"{name} ({_short(there)} there, {_short(here)} here)")
-    return found
+            fields.append(f"{name} ({_short(there)} there, {_short(here)} here)")
+    return fields
 
 
 def _short(value: object) -> str:
