@@ -90,14 +90,7 @@ def optimism_regret_bound(
     min(1, ||x||) in the norm of V^-1, and sum min(1, ||x||^2) <= 2 ln(det V_n / det(lambda I)). Theorems 2 and 3 end
     with this step; here it gives the bounds with constants that the other policies' papers do not print.
 
-    Args:
-        updates: n, epochs, or pulls for a policy that updates at every pull.
-        radius: beta, the largest radius (the last one, since radii grow).
-        dim: d.
-        ridge: lambda.
-        arm_norm: D.
-        mean_bound: L.
-        pulls: r, pulls per update.
+    `updates` is n, `pulls` r, and `radius` beta, the largest radius (the last one, since radii grow).
     """
     numbers = (radius, mean_bound)
     largest = max(numbers) if _is_host(*numbers) else _namespace(*numbers).maximum(radius, mean_bound)
@@ -364,18 +357,8 @@ def mom_radius(
     ``radius="paper"``: (12c)^{1/p} (8 ln(2m/delta)/r)^{eps/p} (sqrt(2 ln(m det(V_i)^{1/2} det(lambda I)^{-1/2}/delta))
     + sqrt(i)) + sqrt(lambda) S, as Medina and Yang print it.
 
-    Args:
-        epoch: i, epochs finished.
-        epochs: m.
-        pulls: r.
-        block_pulls: floor(r / q).
-        log_det_ratio: ln(det V_i / det(lambda I)); used by ``"paper"`` alone.
-        delta: failure probability.
-        central_moment_bound: c.
-        epsilon: in (0, 1].
-        ridge: lambda.
-        theta_norm: S.
-        radius: ``"valid"`` or ``"paper"``.
+    `epoch` is i, the epochs that are finished, of m, `epochs`; `pulls` is r, and `block_pulls` floor(r / q).
+    `log_det_ratio` is used by ``"paper"`` alone.
     """
     p = 1 + epsilon
     spread = (12 * central_moment_bound) ** (1 / p)
@@ -409,12 +392,13 @@ def mom_regret_bound(
     """
     schedule = mom_schedule(horizon, delta=delta, epsilon=epsilon)
     played = schedule.epochs + (horizon > schedule.epochs * schedule.pulls)
+    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
     beta = mom_radius(
         float(schedule.epochs),
         epochs=schedule.epochs,
         pulls=schedule.pulls,
         block_pulls=schedule.block_pulls,
-        log_det_ratio=log_det_bound(schedule.epochs, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        log_det_ratio=log_det_bound(schedule.epochs, **growth),
         delta=delta,
         central_moment_bound=central_moment_bound,
         epsilon=epsilon,
@@ -422,9 +406,7 @@ def mom_regret_bound(
         theta_norm=theta_norm,
         radius=radius,
     )
-    return optimism_regret_bound(
-        played, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound, pulls=schedule.pulls
-    )
+    return optimism_regret_bound(played, radius=beta, mean_bound=mean_bound, pulls=schedule.pulls, **growth)
 
 
 # CRT (Medina and Yang 2016)

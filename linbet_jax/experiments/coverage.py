@@ -69,7 +69,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
         task.cell(
             functools.partial(_compute, in_advance),
             title=f"{task.title}/{PLAY[in_advance]}",
-            times=1 + in_advance,  # a bystander plays two pulls for one
+            replications=(1 + in_advance) * task.replications,  # a bystander plays two pulls for one
             in_advance=in_advance,
         )
         for task, in_advance in played

@@ -253,7 +253,7 @@ def run(
 
 def _identities(experiment: Experiment, numerics: Mapping[str, Any]) -> dict[str, str]:
     """Every cell's id by its title: the hash of everything that decides its numbers; other cells do not."""
-    sources = [inspect.getsource(each) for each in (long_form, *experiment.code)]
+    sources = [inspect.getsource(source) for source in (long_form, *experiment.code)]
     shared = {"experiment": experiment.name, "numerics": numerics, "code": digest(sources)}
     ids = {cell.title: digest({**shared, "cell": cell.identity})[:32] for cell in experiment.cells}
     if len(ids) < len(experiment.cells):
@@ -273,7 +273,7 @@ def _finish(
         return None if stored is None else CellResult(*stored, timings.get(title, {}))
 
     loaded = {cell.title: load(cell.title) for cell in experiment.cells}
-    results = {title: each for title, each in loaded.items() if each is not None}
+    results = {title: result for title, result in loaded.items() if result is not None}
     for name in store.damaged:
         reporter.say(f"damaged: {name} is computed again")
     if results:

@@ -62,12 +62,13 @@ def plan(
     settings: dict[str, Any] = {"seeds": seeds, "dtype": dtype, "scales": GRID, "key": SEED}
     names = data_set_names(sets)
     tasks = [Task.on(name, policy, horizon=horizon, **settings) for name in names for policy in POLICIES]
-    cells = []
+    replications = len(GRID) * tuning_seeds + len(RADII) * seeds
+    cells, tuning = [], {"tuning_seeds": tuning_seeds, "tuning_fold": TUNING}
     for task in tasks:
         _, [params, *_] = task.made()
         numbers = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
-        identity = {"tuning_fold": TUNING, "records": RECORDS, "params": numbers}
-        cell = task.tuning_cell(_compute, tuning_seeds, len(RADII), **identity)
+        identity: dict[str, Any] = {"records": RECORDS, "params": numbers, **tuning}
+        cell = task.cell(functools.partial(_compute, tuning_seeds), replications=replications, **identity)
         cells.append(cell._replace(line=functools.partial(_line, task)))
     config = shared.config_of(
         tasks,

@@ -36,11 +36,11 @@ def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[StudyCell]:
     return cells
 
 
-def times(results: Mapping[str, CellResult], tasks: Mapping[str, Task], rounds: int) -> NDArray[np.float64]:
-    """CPU seconds `[1 + rounds, tasks]`, those of the first run first."""
+def times(results: Mapping[str, CellResult], tasks: Mapping[str, Task], rounds: int) -> dict[str, NDArray[np.float64]]:
+    """CPU seconds `[1 + rounds]` of every task by its title, those of the first run first."""
     first = [results[title].facts["cpu_seconds"] for title in tasks]
     later = [results[f"times, round {turn}"].columns["cpu_seconds"] for turn in range(1, rounds + 1)]
-    return np.stack([np.array(first), *later])
+    return dict(zip(tasks, np.stack([first, *later], axis=1), strict=True))
 
 
 def first_run(task: Task, progress: Progress) -> CellResult:

@@ -64,9 +64,10 @@ def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[st
     """Every policy on these sets at these horizons, in both types."""
     settings = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
     tasks = [Task.on(name, policy, horizon=pulls, **settings) for name, pulls in places for policy in policies]
-    cells = [
-        task.cell(_compute, title=f"{task.title}/T={task.horizon}", times=2, programs=2, dtype="both") for task in tasks
-    ]
+    cells = []
+    for task in tasks:
+        title, both = f"{task.title}/T={task.horizon}", 2 * task.replications
+        cells.append(task.cell(_compute, title=title, replications=both, programs=2, dtype="both"))
     runs = [cell.title for cell in cells]
     config = shared.config_of(tasks, seeds=seeds, radius_scales=list(SCALES), key=SEED, runs=runs)
 

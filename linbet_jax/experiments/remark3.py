@@ -56,10 +56,10 @@ def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Exp
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         seconds = measure.times(results, tasks, ROUNDS)
-        forms = []
-        for place, (title, task) in enumerate(tasks.items()):
-            measured = (task.samples(results[title]), seconds[:, place] / task.pulls, measure.state_bytes(task))
-            forms.append(Measured(task, *measured))
+        forms = [
+            Measured(task, task.samples(results[title]), seconds[title] / task.pulls, measure.state_bytes(task))
+            for title, task in tasks.items()
+        ]
         return _outputs(shared.grouped(forms, lambda form: form.task.place))
 
     return Experiment("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)

@@ -78,13 +78,14 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
         for name in (FULL_SETS if full else SETS)
         for policy in HEAVY_TAILED
     ]
-    cells = []
+    cells, tuning = [], {"tuning_seeds": tuning_seeds, "tuning_fold": TUNING}
     for task in tasks:
-        told = assumptions(task)
-        for assumption in told:
+        assumed = assumptions(task)
+        for assumption in assumed:
             assumption.told_to(task).made()
-        identity = {"tuning_fold": TUNING, "assumptions": [list(assumption) for assumption in told]}
-        cells.append(task.tuning_cell(_compute, tuning_seeds, len(RADII) * len(told), **identity))
+        replications = len(GRID) * tuning_seeds + len(RADII) * len(assumed) * task.seeds
+        identity: dict[str, Any] = {"assumptions": [list(assumption) for assumption in assumed], **tuning}
+        cells.append(task.cell(functools.partial(_compute, tuning_seeds), replications=replications, **identity))
     config = {**asked, "tuning_seeds": tuning_seeds, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
@@ -100,14 +101,14 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
 
     In one batch plays what shares a program: all but MoM's epsilons.
     """
-    told = assumptions(task)
-    tuning = told[0].told_to(task).tuned(tuning_seeds, progress)
+    assumed = assumptions(task)
+    tuning = assumed[0].told_to(task).tuned(tuning_seeds, progress)
     task = dataclasses.replace(task, scales=(1.0, tuning.chosen))
     batches: dict[Policy, list[tuple[int, int, Any]]] = {}
-    for place, assumption in enumerate(told):
+    for place, assumption in enumerate(assumed):
         policy, grid = assumption.told_to(task).made()
         batches.setdefault(policy, []).extend((which, place, params) for which, params in enumerate(grid))
-    shape = (len(RADII), len(told), task.seeds)
+    shape = (len(RADII), len(assumed), task.seeds)
     regret, health, notes = np.zeros(shape), np.zeros(shape, np.int64), set[str]()
     for policy, batch in batches.items():
         results = shared.play(policy, [params for *_, params in batch], task, progress.of(task.horizon))
@@ -121,7 +122,7 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
         ),
         # The literal scale and the chosen one may be equal: the rows of both are there, one after the other.
         long_form(
-            {"radius_scale": task.scales, "assumption": range(len(told)), "seed": range(task.seeds)},
+            {"radius_scale": task.scales, "assumption": range(len(assumed)), "seed": range(task.seeds)},
             {"regret": regret, "health": health},
         ),
     )
@@ -162,13 +163,13 @@ class AssumedSample(Sample):
 
 def _samples(task: Task, result: CellResult) -> list[AssumedSample]:
     """Every assumption with the literal radii, then with the tuned ones."""
-    told = assumptions(task)
-    columns = result.where("tuning", 0).shaped(len(RADII), len(told), task.seeds)
+    assumed = assumptions(task)
+    columns = result.where("tuning", 0).shaped(len(RADII), len(assumed), task.seeds)
     scales = (1.0, result.facts["chosen_radius_scale"])
     samples = []
     for scale, radii, regret, health in zip(scales, RADII, columns["regret"], columns["health"], strict=True):
         truth = Sample(task, scale, regret[0], health[0])
-        for assumption, values, words in zip(told, regret, health, strict=True):
+        for assumption, values, words in zip(assumed, regret, health, strict=True):
             samples.append(AssumedSample(task, scale, values, words, radii, assumption, truth))
     return samples
 
@@ -276,11 +277,11 @@ def _charts(samples: Sequence[AssumedSample]) -> list[list[Chart]]:
 def _record(sample: AssumedSample) -> dict[str, object]:
     (field, ratio), summary = sample.assumption, sample.summary
     played = dict(zip(("set", "policy", "radii"), sample.curve, strict=True))
-    told = {"field": field, "ratio": ratio, "assumed": getattr(sample.task.bandit, field) * ratio}
+    number_told = {"field": field, "ratio": ratio, "assumed": getattr(sample.task.bandit, field) * ratio}
     return {
         **played,
         "radius_scale": sample.radius_scale,
-        **told,
+        **number_told,
         "seeds": summary.n,
         "unhealthy": summary.unhealthy,
         **shared.statistics_of("regret_", summary, "mean", "sd", "low", "high"),

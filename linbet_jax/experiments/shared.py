@@ -94,9 +94,14 @@ class Task:
         return {**fields, "scales": list(self.scales), "options": dict(self.options)}
 
     @property
+    def replications(self) -> int:
+        """Of all scales."""
+        return self.seeds * len(self.scales)
+
+    @property
     def pulls(self) -> int:
         """Over all replications."""
-        return self.horizon * self.seeds * len(self.scales)
+        return self.horizon * self.replications
 
     @property
     def core_seconds(self) -> float:
@@ -125,7 +130,7 @@ class Task:
         compute: Callable[[Task, Progress], CellResult] | None = None,
         *,
         title: str = "",
-        times: int = 1,
+        replications: int | None = None,
         programs: int = 1,
         **identity: Any,
     ) -> StudyCell:
@@ -134,38 +139,18 @@ class Task:
         Args:
             compute: does it; by default `final_regret`.
             title: of the cell; by default the task's.
-            times: how often the task's pulls are played.
+            replications: of T pulls that are played; by default the task's.
             programs: how many are compiled.
             **identity: JSON-like, what decides the numbers beside the task's own fields.
         """
+        count = self.replications if replications is None else replications
         return StudyCell(
             title or self.title,
             {**self.identity, **identity},
-            times * self.pulls,
-            programs * COMPILE_SECONDS + times * self.core_seconds,
+            self.horizon * count,
+            programs * COMPILE_SECONDS + self.core_seconds * count / self.replications,
             functools.partial(compute or final_regret, self),
         )
-
-    def tuning_cell(
-        self,
-        compute: Callable[[int, Task, Progress], CellResult],
-        tuning_seeds: int,
-        evaluations: int,
-        **identity: Any,
-    ) -> StudyCell:
-        """The piece of work that tunes over the task's scales, then plays so many times its seeds with one scale each.
-
-        Args:
-            compute: does both; it is given the number of tuning seeds first.
-            tuning_seeds: replications of each scale that choose one.
-            evaluations: times that the task's seeds are played afterwards.
-            **identity: JSON-like, what decides the numbers beside the task's own fields.
-        """
-        replications = len(self.scales) * tuning_seeds + evaluations * self.seeds
-        cost = dataclasses.replace(self, scales=(1.0,), seeds=replications).cell()
-        compute_task = functools.partial(compute, tuning_seeds, self)
-        whole = {**self.identity, "tuning_seeds": tuning_seeds, **identity}
-        return cost._replace(identity=whole, compute=compute_task)
 
     def tuned(self, seeds: int, progress: Progress, **more: Any) -> TuningCurve:
         """The task's scales on so many tuning seeds, which `play` never meets; `more` is passed on to `tune`."""

@@ -129,8 +129,7 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
             for variant in VARIANTS
         }
         samples = {title: task.samples(results[title]) for title, task in tasks.items()}
-        replications = {title: task.pulls / task.horizon for title, task in timed.items()}
-        cpu = {title: seconds[:, place] / count for place, (title, count) in enumerate(replications.items())}
+        cpu = {title: seconds[title] / task.replications for title, task in timed.items()}
         return _outputs(report_of(samples, cpu, storage, seeds, dtype))
 
     cells = [*measure.timed_cells(timed, ROUNDS), *measure.timed_cells(once, 0)]
@@ -182,8 +181,8 @@ class Timing:
         """Exponent of the smallest times, and the smallest and the largest one of a single round."""
         t = np.array(self.horizons)
         used = t >= self.time_from
-        best, *each = (fitted_exponent(t[used], times[used]) for times in (self.best, *self.seconds))
-        return best, min(each), max(each)
+        best, *single = (fitted_exponent(t[used], times[used]) for times in (self.best, *self.seconds))
+        return best, min(single), max(single)
 
     @property
     def last(self) -> float:
