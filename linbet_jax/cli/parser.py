@@ -13,6 +13,18 @@ from linbet_jax._version import __version__
 
 __all__ = ["build_parser"]
 
+DTYPE: dict[str, Any] = {
+    "choices": ("float64", "float32"),
+    "default": "float64",
+    "help": "floating-point type (default float64)",
+}
+DEVICE: dict[str, Any] = {
+    "choices": ("auto", "cpu", "gpu"),
+    "default": "auto",
+    "help": "where to compute (default auto: GPU if there is one)",
+}
+QUIET: dict[str, Any] = {"action": "store_true", "help": "print nothing but errors"}
+
 
 class _Parser(argparse.ArgumentParser):
     """Wrong usage in one line on stderr, exit status 2."""
@@ -151,8 +163,9 @@ def _reproduce_options() -> argparse.ArgumentParser:
     add("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
     add("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
     add("--horizon", type=_positive, metavar="T", help=quick)
-    _add_dtype(options)
-    _add_device_and_quiet(options)
+    options.add_argument("--dtype", **DTYPE)
+    options.add_argument("--device", **DEVICE)
+    options.add_argument("--quiet", **QUIET)
     return options
 
 
@@ -165,24 +178,10 @@ def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
     )
     options.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
     if dtype:
-        _add_dtype(options)
-    _add_device_and_quiet(options)
+        options.add_argument("--dtype", **DTYPE)
+    options.add_argument("--device", **DEVICE)
+    options.add_argument("--quiet", **QUIET)
     return options
-
-
-def _add_dtype(options: argparse.ArgumentParser) -> None:
-    text = "floating-point type (default float64)"
-    options.add_argument("--dtype", choices=("float64", "float32"), default="float64", help=text)
-
-
-def _add_device_and_quiet(options: argparse.ArgumentParser) -> None:
-    text = "where to compute (default auto: GPU if there is one)"
-    options.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto", help=text)
-    _add_quiet(options)
-
-
-def _add_quiet(options: argparse.ArgumentParser) -> None:
-    options.add_argument("--quiet", action="store_true", help="print nothing but errors")
 
 
 def _add_bounds(commands: Any) -> None:
@@ -232,9 +231,9 @@ def _add_sweep(commands: Any) -> None:
     add("--set", action="append", metavar="PATH=VALUE", help=override)
     add("--dry-run", action="store_true", help=dry)
     add("--keep-extra", action="store_true", help=keep)
-    add("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
-    add("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
-    _add_quiet(sweep)
+    add("--device", choices=DEVICE["choices"], help="instead of the file's device")
+    add("--dtype", choices=DTYPE["choices"], help="instead of the file's dtype")
+    add("--quiet", **QUIET)
     cluster = sweep.add_argument_group(
         "cluster",
         "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is\n"
@@ -279,7 +278,7 @@ def _add_report(commands: Any) -> None:
     add("--out", metavar="DIR", help="output folder (default DIR/report)")
     add("--format", type=_formats, default=kinds, metavar=",".join(kinds), help=formats)
     add("--panels", type=_positive, default=24, metavar="N", help=panels)
-    _add_quiet(report)
+    add("--quiet", **QUIET)
 
 
 def _add_bench(commands: Any) -> None:

@@ -65,15 +65,11 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
             task = dataclasses.replace(Task.on(set_name, name, horizon=pulls, scales=GRID, key=SEED, **asked), **other)
             task.made()
             played += [(task, False), (task, True)]
-    cells = [
-        task.cell(
-            functools.partial(_compute, in_advance),
-            title=f"{task.title}/{PLAY[in_advance]}",
-            replications=(1 + in_advance) * task.replications,  # a bystander plays two pulls for one
-            in_advance=in_advance,
-        )
-        for task, in_advance in played
-    ]
+    cells = []
+    for task, in_advance in played:
+        title, compute = f"{task.title}/{PLAY[in_advance]}", functools.partial(_compute, in_advance)
+        replications = (1 + in_advance) * task.replications  # a bystander plays two pulls for one
+        cells.append(task.cell(compute, title=title, replications=replications, in_advance=in_advance))
     config = {**asked, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:

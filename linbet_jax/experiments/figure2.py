@@ -49,12 +49,7 @@ def plan(
 ) -> Experiment:
     """Every policy on every set, or on those that are named; T is the paper's unless one is given for all.
 
-    Args:
-        sets: names among the data sets, in the order of the panels.
-        seeds: evaluation replications.
-        tuning_seeds: replications that choose the scale.
-        horizon: T, pulls.
-        dtype: "float64" or "float32".
+    Sets are in the order of the panels; `tuning_seeds` replications choose the scale, `seeds` others are shown.
 
     Raises:
         InputError: an unknown data set, or a horizon that a policy cannot have.
@@ -89,17 +84,8 @@ def plan(
         tuning = [_tuning(task, results[task.title]) for task in tasks]
         return _outputs(Figure2Runs(runs, tuning, _notes(results), tuning_seeds, horizon is not None))
 
-    quick = f"quick look: horizon {horizon}, not the paper's; every output says so"
-    return Experiment(
-        "figure2",
-        config,
-        dtype,
-        cells,
-        code=(*shared.CODE, _compute),
-        show=show,
-        workers=WORKERS,
-        notice="" if horizon is None else quick,
-    )
+    notice = "" if horizon is None else f"quick look: horizon {horizon}, not the paper's; every output says so"
+    return Experiment("figure2", config, dtype, cells, (*shared.CODE, _compute), show, WORKERS, notice)
 
 
 def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
@@ -115,11 +101,7 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
             {"regret": tuning.regret[..., None], "payoff": np.nan, "health": tuning.health[..., None]},
         ),
         long_form(
-            {
-                "radius_scale": evaluation.scales[: len(results)],
-                "seed": range(task.seeds),
-                "pull": results[0].rounds,
-            },
+            {"radius_scale": evaluation.scales[: len(results)], "seed": range(task.seeds), "pull": results[0].rounds},
             {
                 "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
                 "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
@@ -323,13 +305,11 @@ class Figure2Runs:
 
 
 def _outputs(report: Figure2Runs) -> Outputs:
-    tuning_title = report.marked("Tuning: regret against radius_scale")
+    title, note = "Tuning: regret against radius_scale", TUNING_NOTE.format(seeds=report.tuning_seeds)
     figures = {
         "figure2": _figure(report, "payoff"),
         "figure2_regret": _figure(report, "regret"),
-        "figure2_tuning": tuning_figure(
-            report.tuning, title=tuning_title, note=TUNING_NOTE.format(seeds=report.tuning_seeds)
-        ),
+        "figure2_tuning": tuning_figure(report.tuning, title=report.marked(title), note=note),
     }
     records = [record for run in report.runs for record in _records(run, report.quick_look)]
     documents = {"table.md": _markdown(report), "curves.csv": shared.csv_of(records)}

@@ -56,11 +56,11 @@ def plan(
     Raises:
         InputError: a number out of its range, or a T that the theorem or all policies forbid.
     """
-    dims = _ordered("dims", dims or (FULL_DIMS if full else DIMS))
-    epsilons = _ordered("epsilons", epsilons or (FULL_EPSILONS if full else EPSILONS))
-    horizons = _ordered("horizons", horizons or (FULL_HORIZONS if full else HORIZONS))
+    dims = sorted(set(dims or (FULL_DIMS if full else DIMS)))
+    epsilons = sorted(set(epsilons or (FULL_EPSILONS if full else EPSILONS)))
+    horizons = sorted(set(horizons or (FULL_HORIZONS if full else HORIZONS)))
     if len(horizons) < 2:
-        raise InputError(f"horizons={list(horizons)}: an exponent needs two different ones at least")
+        raise InputError(f"horizons={horizons}: an exponent needs two different ones at least")
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tasks: list[Task] = []
     cells: list[StudyCell] = []
@@ -95,13 +95,6 @@ def plan(
         return _outputs(samples, [*left_out.values(), *shared.notes_in(results)])
 
     return Experiment("lower-bound", config, dtype, cells, shared.CODE, show)
-
-
-def _ordered(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Increasing, each once."""
-    if any(not math.isfinite(value) for value in values):
-        raise InputError(f"{field}={list(values)}: must be finite numbers")
-    return tuple(sorted(set(values)))
 
 
 # What it gives -------------------------------------------------------------------------------------------------------
@@ -202,23 +195,15 @@ def _outputs(samples: Sequence[BoundedSample], notes: Sequence[str]) -> Outputs:
         lambda sample: span(*sample.ratio, digits=2),
         horizons,
     )
-    markdown += shared.section(
-        "Mean regret over the lower bound, with 95% intervals (Student t)",
-        ["d", "ε", "policy", *(f"T={horizon:,}" for horizon in horizons)],
-        rows,
-    )
+    columns = ["d", "ε", "policy", *(f"T={horizon:,}" for horizon in horizons)]
+    markdown += shared.section("Mean regret over the lower bound, with 95% intervals (Student t)", columns, rows)
     markdown += shared.notes_section(notes, unhealthy)
 
     figure = chart_figure(list(_charts(curves)), title=f"Theorem 1, played ({setting})", note=NOTE)
     records = shared.csv_of([_record(sample, len(samples)) for sample in samples])
-    return Outputs(
-        "\n".join(text),
-        {"lower-bound": figure},
-        {"lower-bound.md": "\n".join(markdown), "lower-bound.csv": records},
-        unhealthy,
-        wrong,
-        {"below_the_bound": list(wrong)},
-    )
+    documents = {"lower-bound.md": "\n".join(markdown), "lower-bound.csv": records}
+    sections = {"below_the_bound": list(wrong)}
+    return Outputs("\n".join(text), {"lower-bound": figure}, documents, unhealthy, wrong, sections)
 
 
 def _verdict(samples: Sequence[BoundedSample]) -> str:

@@ -277,11 +277,11 @@ def _charts(samples: Sequence[AssumedSample]) -> list[list[Chart]]:
 def _record(sample: AssumedSample) -> dict[str, object]:
     (field, ratio), summary = sample.assumption, sample.summary
     played = dict(zip(("set", "policy", "radii"), sample.curve, strict=True))
-    number_told = {"field": field, "ratio": ratio, "assumed": getattr(sample.task.bandit, field) * ratio}
+    assumed = {"field": field, "ratio": ratio, "assumed": getattr(sample.task.bandit, field) * ratio}
     return {
         **played,
         "radius_scale": sample.radius_scale,
-        **number_told,
+        **assumed,
         "seeds": summary.n,
         "unhealthy": summary.unhealthy,
         **shared.statistics_of("regret_", summary, "mean", "sd", "low", "high"),

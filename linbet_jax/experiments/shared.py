@@ -275,14 +275,9 @@ def wide_rows(
     text: Callable[[T], str],
     columns: Iterable[Hashable],
 ) -> list[list[str]]:
-    """Rows of a table with a column for each value of something; a dash where there is no item.
+    """Rows of a table with a column for each of some values; a dash where there is no item.
 
-    Args:
-        items: one for each cell.
-        row: the names that the row of an item begins with.
-        column: the value whose column an item stands in.
-        text: what stands there.
-        columns: the values, in order.
+    An item stands in the row that begins with the names `row`, in the column of the value `column`, as `text`.
     """
     columns, rows = list(columns), []
     for names, of_row in grouped(items, row).items():
@@ -315,15 +310,9 @@ def exponent(samples: Sequence[Sample]) -> Estimate:
 def mean_series(
     label: str, color: str, x: ArrayLike, summaries: Sequence[Summary], *, floor: float = -np.inf, **style: Any
 ) -> Series:
-    """A curve of means with their intervals, where there are any.
+    """A curve of means `[n]` with their intervals, where there are any; none goes below the floor.
 
-    Args:
-        label: at the curve's end.
-        color: of everything drawn.
-        x: `[n]`.
-        summaries: `[n]`.
-        floor: no interval goes below it.
-        **style: line and marker, as for a `Series`.
+    The other arguments are those of a `Series`.
     """
     mean, low, high = ([float(getattr(s, field)) for s in summaries] for field in ("mean", "low", "high"))
     if summaries[0].has_band:

@@ -88,16 +88,8 @@ def options(variant: str, horizon: int) -> dict[str, Any]:
 
 def task_of(set_name: str, variant: str, horizon: int, seeds: int, dtype: str) -> Task:
     """A variant on a set."""
-    return Task.on(
-        set_name,
-        variant.split()[0],
-        horizon=horizon,
-        seeds=seeds,
-        scales=SCALES,
-        key=SEED,
-        dtype=dtype,
-        options=options(variant, horizon),
-    )
+    settings: dict[str, Any] = {"horizon": horizon, "seeds": seeds, "scales": SCALES, "key": SEED, "dtype": dtype}
+    return Task.on(set_name, variant.split()[0], options=options(variant, horizon), **settings)
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
