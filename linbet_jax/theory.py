@@ -471,10 +471,11 @@ def crt_regret_bound(
     scaled: bool = False,
 ) -> Number:
     """`optimism_regret_bound` of CRT with n = T updates; rate T^{1/2 + 1/(2(1+eps))}, logarithms apart."""
+    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
     beta = crt_radius(
         horizon,
         horizon=horizon,
-        log_det_ratio=log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        log_det_ratio=log_det_bound(horizon, **growth),
         delta=delta,
         raw_moment_bound=raw_moment_bound,
         epsilon=epsilon,
@@ -483,7 +484,7 @@ def crt_regret_bound(
         radius=radius,
         scaled=scaled,
     )
-    return optimism_regret_bound(horizon, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound)
+    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
 
 
 # OFUL (Abbasi-Yadkori et al. 2011)
@@ -509,14 +510,12 @@ def oful_regret_bound(
     mean_bound: Number,
 ) -> Number:
     """`optimism_regret_bound` of OFUL with n = T updates: for sub-Gaussian noise alone (their Theorem 3)."""
+    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
+    log_det_ratio = log_det_bound(horizon, **growth)
     beta = oful_radius(
-        log_det_ratio=log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm),
-        delta=delta,
-        noise_scale=noise_scale,
-        ridge=ridge,
-        theta_norm=theta_norm,
+        log_det_ratio=log_det_ratio, delta=delta, noise_scale=noise_scale, ridge=ridge, theta_norm=theta_norm
     )
-    return optimism_regret_bound(horizon, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound)
+    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
 
 
 # The lower bound (Theorem 1)

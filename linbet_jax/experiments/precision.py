@@ -208,18 +208,16 @@ def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
         f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
         f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    for policy in dict.fromkeys(c.policy for c in comparisons):
+    for policy, of_policy in shared.grouped(comparisons, lambda c: c.policy).items():
         shares = []
-        for horizon in dict.fromkeys(c.task.horizon for c in comparisons):
-            same = [c for c in comparisons if (c.policy, c.task.horizon) == (policy, horizon)]
-            if same:
-                count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
-                shares.append(f"{count} of {total} at T = {horizon:,}")
-        parted = np.concatenate([c.first[c.first > 0] for c in comparisons if c.policy == policy])
+        for horizon, same in shared.grouped(of_policy, lambda c: c.task.horizon).items():
+            count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
+            shares.append(f"{count} of {total} at T = {horizon:,}")
+        parted = np.concatenate([c.first[c.first > 0] for c in of_policy])
         when = f"; where they part, half do by pull {np.median(parted):,.0f}" if parted.size else ""
         sentences.append(f"{policy}, replications that play the same arms throughout: {', '.join(shares)}{when}.")
-    sick = sum(c.unhealthy for c in comparisons)
-    sentences.append(f"Replications that met a non-finite number in either type: {sick}.")
+    unhealthy = sum(c.unhealthy for c in comparisons)
+    sentences.append(f"Replications that met a non-finite number in either type: {unhealthy}.")
     return sentences
 
 
