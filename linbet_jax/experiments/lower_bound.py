@@ -220,7 +220,10 @@ def _verdict(samples: Sequence[BoundedSample]) -> str:
 def _legend(samples: Sequence[BoundedSample]) -> str:
     # The most payoffs other than 0 that a run can expect: the best arm's, T d Delta Delta^(1/epsilon).
     places = sorted({sample.place for sample in samples}, key=lambda place: (place[1], place[0]))
-    most = (f"{dim * 12 ** (-(1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}" for dim, epsilon in places)
+    most = (
+        f"{dim * theory.lower_bound_gap(1, epsilon=epsilon) ** ((1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}"
+        for dim, epsilon in places
+    )
     return (
         "exponent: slope of the log mean regret on log T, with a 95% bootstrap interval over seeds. bound: Theorem 1's "
         "1/(1+ε). own: of the policy's upper bound. The gap shrinks with T here, so that playing at random has the "
