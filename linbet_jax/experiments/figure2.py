@@ -126,7 +126,7 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     return CellResult(columns, facts, seconds)
 
 
-# What it gives --------------------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

@@ -128,7 +128,7 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
     return Experiment("table2", config, dtype, cells, (*shared.CODE, measure), show)
 
 
-# What it gives --------------------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 class RegretGrowth(NamedTuple):
