@@ -23,7 +23,9 @@ References:
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 Number = Any  # a Python or NumPy float, or a JAX array
@@ -50,6 +52,11 @@ def _log(value: Number) -> Number:
 
 def _sqrt(value: Number) -> Number:
     return math.sqrt(value) if isinstance(value, (int, float)) else _namespace(value).sqrt(value)
+
+
+def arguments(formula: Callable[..., Any], constants: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the constants that a formula of this module takes, by their names."""
+    return {name: constants[name] for name in inspect.signature(formula).parameters if name in constants}
 
 
 def growth_exponent(epsilon: Number) -> Number:
@@ -83,14 +90,7 @@ def optimism_regret_bound(
     min(1, ||x||) in the norm of V^-1, and sum min(1, ||x||^2) <= 2 ln(det V_n / det(lambda I)). Theorems 2 and 3 end
     with this step; here it gives the bounds with constants that the other policies' papers do not print.
 
-    Args:
-        updates: n, epochs, or pulls for a policy that updates at every pull.
-        radius: beta, the largest radius (the last one, since radii grow).
-        dim: d.
-        ridge: lambda.
-        arm_norm: D.
-        mean_bound: L.
-        pulls: r, pulls per update.
+    `updates` is n, `pulls` r, and `radius` beta, the largest radius (the last one, since radii grow).
     """
     numbers = (radius, mean_bound)
     largest = max(numbers) if _is_host(*numbers) else _namespace(*numbers).maximum(radius, mean_bound)
@@ -158,8 +158,13 @@ def menu_radius(
 
     Deviations: the appendix's last display prints 12 d c where the lemma and the theorem have 9 d c; 9 is used.
     """
-    spread = (9 * dim * central_moment_bound) ** (1 / (1 + epsilon))
+    spread = _menu_spread(dim, central_moment_bound, epsilon)
     return 3 * (spread * epoch ** growth_exponent(epsilon) + initial_radius(ridge=ridge, theta_norm=theta_norm))
+
+
+def _menu_spread(dim: int, central_moment_bound: Number, epsilon: Number) -> Number:
+    """(9 d c)^{1/p}."""
+    return (9 * dim * central_moment_bound) ** (1 / (1 + epsilon))
 
 
 def menu_regret_bound(
@@ -179,14 +184,15 @@ def menu_regret_bound(
     6 [(9dc)^{1/p} + sqrt(lambda) S + L] T^{1/p} (24 ln(eT/delta) + 1)^{eps/p} sqrt(2 d ln(1 + T D^2 / (lambda d))).
     """
     p = 1 + epsilon
-    constant = (9 * dim * central_moment_bound) ** (1 / p) + _sqrt(ridge) * theta_norm + mean_bound
+    spread = _menu_spread(dim, central_moment_bound, epsilon)
+    constant = spread + initial_radius(ridge=ridge, theta_norm=theta_norm) + mean_bound
     groups = (24 * (1 + _log(horizon / delta)) + 1) ** (epsilon / p)
     return 6 * constant * horizon ** (1 / p) * groups * _elliptical(horizon, dim, ridge, arm_norm)
 
 
 def _elliptical(horizon: Number, dim: int, ridge: Number, arm_norm: Number) -> Number:
     """sqrt(2 d ln(1 + T D^2 / (lambda d))), the elliptical-potential factor (Lemma 11 of Abbasi-Yadkori et al.)."""
-    return _sqrt(2 * dim * _log(1 + horizon * arm_norm**2 / (ridge * dim)))
+    return _sqrt(2 * log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm))
 
 
 # TOFU (Algorithm 2)
@@ -231,9 +237,14 @@ def tofu_radius(
     theta_norm: Number,
 ) -> Number:
     """beta_t = 4 sqrt(d) b^{1/p} (ln(2dT/delta))^{eps/p} t^a + sqrt(lambda) S (Algorithm 2, line 13)."""
-    p = 1 + epsilon
-    spread = 4 * math.sqrt(dim) * raw_moment_bound ** (1 / p) * _log(2 * dim * horizon / delta) ** (epsilon / p)
+    spread = _tofu_spread(horizon, delta, dim, raw_moment_bound, epsilon)
     return spread * pull ** growth_exponent(epsilon) + initial_radius(ridge=ridge, theta_norm=theta_norm)
+
+
+def _tofu_spread(horizon: Number, delta: Number, dim: int, raw_moment_bound: Number, epsilon: Number) -> Number:
+    """4 sqrt(d) b^{1/p} (ln(2dT/delta))^{eps/p}."""
+    p = 1 + epsilon
+    return 4 * math.sqrt(dim) * raw_moment_bound ** (1 / p) * _log(2 * dim * horizon / delta) ** (epsilon / p)
 
 
 def tofu_regret_bound(
@@ -253,8 +264,8 @@ def tofu_regret_bound(
     2 T^{1/p} [4 sqrt(d) b^{1/p} (ln(2dT/delta))^{eps/p} + sqrt(lambda) S + L] sqrt(2 d ln(1 + T D^2 / (lambda d))).
     """
     p = 1 + epsilon
-    spread = 4 * math.sqrt(dim) * raw_moment_bound ** (1 / p) * _log(2 * dim * horizon / delta) ** (epsilon / p)
-    constant = spread + _sqrt(ridge) * theta_norm + mean_bound
+    spread = _tofu_spread(horizon, delta, dim, raw_moment_bound, epsilon)
+    constant = spread + initial_radius(ridge=ridge, theta_norm=theta_norm) + mean_bound
     return 2 * horizon ** (1 / p) * constant * _elliptical(horizon, dim, ridge, arm_norm)
 
 
@@ -311,7 +322,7 @@ def mom_schedule(horizon: int, *, delta: float, epsilon: float) -> MomSchedule:
     wanted = max(1, math.floor(horizon ** (2 * epsilon / (1 + 3 * epsilon)) + 1e-9))
     for epochs in range(wanted, 0, -1):
         pulls = horizon // epochs
-        blocks = math.ceil(8 * (math.log(2 * epochs) - math.log(delta)))
+        blocks = _mom_blocks(epochs, delta)
         if pulls // blocks >= 1:
             return MomSchedule(epochs, pulls, blocks, pulls // blocks, epochs < wanted)
     smallest = mom_smallest_horizon(delta)
@@ -320,7 +331,12 @@ def mom_schedule(horizon: int, *, delta: float, epsilon: float) -> MomSchedule:
 
 def mom_smallest_horizon(delta: float) -> int:
     """The smallest T at which one epoch of MoM holds its q = ceil(8 ln(2/delta)) blocks."""
-    return math.ceil(8 * (math.log(2) - math.log(delta)))
+    return _mom_blocks(1, delta)
+
+
+def _mom_blocks(epochs: int, delta: float) -> int:
+    """q = ceil(8 ln(2m/delta))."""
+    return math.ceil(8 * (math.log(2 * epochs) - math.log(delta)))
 
 
 def mom_radius(
@@ -344,18 +360,8 @@ def mom_radius(
     ``radius="paper"``: (12c)^{1/p} (8 ln(2m/delta)/r)^{eps/p} (sqrt(2 ln(m det(V_i)^{1/2} det(lambda I)^{-1/2}/delta))
     + sqrt(i)) + sqrt(lambda) S, as Medina and Yang print it.
 
-    Args:
-        epoch: i, epochs finished.
-        epochs: m.
-        pulls: r.
-        block_pulls: floor(r / q).
-        log_det_ratio: ln(det V_i / det(lambda I)); used by ``"paper"`` alone.
-        delta: failure probability.
-        central_moment_bound: c.
-        epsilon: in (0, 1].
-        ridge: lambda.
-        theta_norm: S.
-        radius: ``"valid"`` or ``"paper"``.
+    `epoch` is i, the epochs that are finished, of m, `epochs`; `pulls` is r, and `block_pulls` floor(r / q).
+    `log_det_ratio` is used by ``"paper"`` alone.
     """
     p = 1 + epsilon
     spread = (12 * central_moment_bound) ** (1 / p)
@@ -389,12 +395,13 @@ def mom_regret_bound(
     """
     schedule = mom_schedule(horizon, delta=delta, epsilon=epsilon)
     played = schedule.epochs + (horizon > schedule.epochs * schedule.pulls)
+    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
     beta = mom_radius(
         float(schedule.epochs),
         epochs=schedule.epochs,
         pulls=schedule.pulls,
         block_pulls=schedule.block_pulls,
-        log_det_ratio=log_det_bound(schedule.epochs, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        log_det_ratio=log_det_bound(schedule.epochs, **growth),
         delta=delta,
         central_moment_bound=central_moment_bound,
         epsilon=epsilon,
@@ -402,9 +409,7 @@ def mom_regret_bound(
         theta_norm=theta_norm,
         radius=radius,
     )
-    return optimism_regret_bound(
-        played, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound, pulls=schedule.pulls
-    )
+    return optimism_regret_bound(played, radius=beta, mean_bound=mean_bound, pulls=schedule.pulls, **growth)
 
 
 # CRT (Medina and Yang 2016)
@@ -444,7 +449,8 @@ def crt_radius(
         martingale = _sqrt(2 * (0.5 * log_det_ratio + _log(pull * (pull + 1) / delta)))
         if scaled:
             return alpha * (martingale + _sqrt(p)) + offset
-        return alpha * martingale + raw_moment_bound * _sqrt(p) * pull ** (1 / (2 * p)) + offset
+        dropped = raw_moment_bound * _sqrt(p) * crt_level(pull, raw_moment_bound=raw_moment_bound, epsilon=epsilon)
+        return alpha * martingale + dropped + offset
     if radius == "paper":
         if scaled:
             raise ValueError("scaled=True goes with radius='valid' alone: Medina and Yang print no scaled radius")
@@ -468,10 +474,11 @@ def crt_regret_bound(
     scaled: bool = False,
 ) -> Number:
     """`optimism_regret_bound` of CRT with n = T updates; rate T^{1/2 + 1/(2(1+eps))}, logarithms apart."""
+    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
     beta = crt_radius(
         horizon,
         horizon=horizon,
-        log_det_ratio=log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm),
+        log_det_ratio=log_det_bound(horizon, **growth),
         delta=delta,
         raw_moment_bound=raw_moment_bound,
         epsilon=epsilon,
@@ -480,7 +487,7 @@ def crt_regret_bound(
         radius=radius,
         scaled=scaled,
     )
-    return optimism_regret_bound(horizon, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound)
+    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
 
 
 # OFUL (Abbasi-Yadkori et al. 2011)
@@ -506,14 +513,12 @@ def oful_regret_bound(
     mean_bound: Number,
 ) -> Number:
     """`optimism_regret_bound` of OFUL with n = T updates: for sub-Gaussian noise alone (their Theorem 3)."""
+    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
+    log_det_ratio = log_det_bound(horizon, **growth)
     beta = oful_radius(
-        log_det_ratio=log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm),
-        delta=delta,
-        noise_scale=noise_scale,
-        ridge=ridge,
-        theta_norm=theta_norm,
+        log_det_ratio=log_det_ratio, delta=delta, noise_scale=noise_scale, ridge=ridge, theta_norm=theta_norm
     )
-    return optimism_regret_bound(horizon, radius=beta, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound)
+    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
 
 
 # The lower bound (Theorem 1)

@@ -213,25 +213,27 @@ def test_exponents_and_ratios_stand_beside_the_theory_s(stand_in, tmp_path, caps
     assert "0.0012 at d=2, ε=0.5" in table  # 2/1728
 
 
-def report(regrets, lower=1.0):
+def problems(regrets, lower=1.0):
     bandit = instances(2, 1.0, 100, resample=True)
     task = Task("d=2", bandit, "", "tofu", 100, 3, (1.0,), key=0, dtype="float64", delta=0.1, ridge=1.0)
-    runs = [lower_bound.Run(task, 1.0, np.array(values), np.zeros(len(values), int), lower) for values in regrets]
-    return lower_bound.Report(runs, ())
+    samples = [
+        lower_bound.BoundedSample(task, 1.0, np.array(values), np.zeros(len(values), int), lower) for values in regrets
+    ]
+    return lower_bound.problems(samples)
 
 
 def test_only_a_mean_below_the_bound_beyond_chance_is_a_bug():
     rng = np.random.default_rng(1)
-    assert report([rng.normal(0.9, 1.0, 200)]).problems == ()  # one and a half standard errors
-    [problem] = report([rng.normal(0.5, 1.0, 200)]).problems  # seven of them
+    assert problems([rng.normal(0.9, 1.0, 200)]) == ()  # one and a half standard errors
+    [problem] = problems([rng.normal(0.5, 1.0, 200)])  # seven of them
     assert problem.startswith("BUG: TOFU lies below Theorem 1's lower bound at d=2, ε=1, T=100: mean regret 0.")
-    assert report([[0.0, 0.0]]).problems != ()  # no spread at all
-    assert report([[0.5]]).problems == ()  # no interval from one seed
-    assert report([[1.0, 1.0]]).problems == ()  # at the bound
+    assert problems([[0.0, 0.0]]) != ()  # no spread at all
+    assert problems([[0.5]]) == ()  # no interval from one seed
+    assert problems([[1.0, 1.0]]) == ()  # at the bound
     # 3.3 standard errors are beyond 99.9% alone, but not among a hundred comparisons.
     values = 1.0 + (rng.permutation(np.repeat([-1.0, 1.0], 100)) - 3.3 / np.sqrt(200))
-    assert len(report([values]).problems) == 1
-    assert report([values] + [[9.0, 9.0]] * 99).problems == ()
+    assert len(problems([values])) == 1
+    assert problems([values] + [[9.0, 9.0]] * 99) == ()
 
 
 class Known(NamedTuple):

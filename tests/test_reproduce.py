@@ -5,6 +5,7 @@ The host side is tested with a stand-in for the simulator; the runs of whole pro
 
 import csv
 import fcntl
+import inspect
 import json
 import os
 import pty
@@ -330,9 +331,9 @@ def test_the_verdict_on_the_paper_s_claim_rests_on_regret():
         def run(policy, scale, regret):
             regret, rounds = np.array(regret)[:, None], np.array([10_000])
             task = Task.on("S3", policy, seeds=len(words), scales=(1.0,), key=0, dtype="float64")
-            return work.Run(task, "tuned", scale, rounds, regret, 9000.0 - regret, words)
+            return work.CurveRun(task, "tuned", scale, rounds, regret, 9000.0 - regret, words)
 
-        return work._Claim(run("tofu", 0.01, first), run("crt", 1.0, second))
+        return work.Claim(run("tofu", 0.01, first), run("crt", 1.0, second))
 
     low, high = [100.0, 200.0, 300.0], [500.0, 600.0, 710.0]
     assert claim(low, high).verdict == "TOFU ahead, as in the paper"
@@ -357,7 +358,7 @@ def test_the_spread_of_a_progress_line_is_named():
 
 def test_settings_are_the_paper_s_by_default():
     options = build_parser().parse_args(["reproduce", "figure2"])
-    plan = work.plan(**{name: getattr(options, name) for name in options.asked})
+    plan = work.plan(**{name: getattr(options, name) for name in inspect.signature(work.plan).parameters})
     assert plan.config == work.plan().config
     asked = {name: plan.config[name] for name in ("sets", "seeds", "tuning_seeds", "horizon")}
     assert asked == {"sets": ["S1", "S2", "S3", "S4"], "seeds": 10, "tuning_seeds": 10, "horizon": "paper"}

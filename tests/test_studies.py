@@ -21,7 +21,7 @@ import pytest
 
 from linbet_jax.cli import reproduce as command
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
-from linbet_jax.experiments.driver import Cell, CellResult, Outputs
+from linbet_jax.experiments.driver import CellResult, Outputs, StudyCell
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.statistics import tables
@@ -63,8 +63,8 @@ def run(out, cells, reporter=None, *, code=(compute,), workers=1, **config):
         return Outputs("the table", {}, {"table.md": "# One\n"}, 2, sections={"extra": {"k": 1}})
 
     titles = []
-    parts = [Cell(title, own, pulls, float(pulls), work) for title, own, pulls, work in cells]
-    plan = driver.Plan("trial", {"seeds": 3, **config}, "float64", parts, code, show, workers)
+    parts = [StudyCell(title, own, pulls, float(pulls), work) for title, own, pulls, work in cells]
+    plan = driver.Experiment("trial", {"seeds": 3, **config}, "float64", parts, code, show, workers)
     outputs, files = driver.run(plan, out, kind="cpu", devices="here", reporter=reporter or Reporter())
     assert titles == [cell.title for cell in parts]
     assert outputs.text == "the table"
@@ -240,11 +240,12 @@ def test_another_cell_s_columns_are_damage(store):
 
 
 def test_the_cost_in_words():
-    cells = [Cell(str(number), {}, 1_954_732, 50.1, compute) for number in range(12)]
-    plan = driver.Plan("trial", {}, "float64", cells, (), None)
+    cells = [StudyCell(str(number), {}, 1_954_732, 50.1, compute) for number in range(12)]
+    plan = driver.Experiment("trial", {}, "float64", cells, (), None)
     assert plan.cost(2) == "2.3e+07 seed-pulls in 12 cells, about 6 minutes on 2 cores"
-    assert dataclasses.replace(plan, shared_programs=12).cost(2).endswith("about 5 minutes on 2 cores")
-    one = dataclasses.replace(plan, cells=[Cell("one", {}, 10, 0.5, compute)])
+    spared = [cell._replace(core_seconds=cell.core_seconds - driver.COMPILE_SECONDS) for cell in cells]
+    assert dataclasses.replace(plan, cells=spared).cost(2).endswith("about 5 minutes on 2 cores")
+    one = dataclasses.replace(plan, cells=[StudyCell("one", {}, 10, 0.5, compute)])
     assert one.cost(1) == "10 seed-pulls in 1 cell, about 1 minute on 1 core"
 
 
@@ -257,7 +258,6 @@ def options(out, **more):
         out=out,
         quiet=False,
         experiment="remark3",
-        asked=("seeds", "full", "dtype"),
         **more,
     )
 
@@ -427,7 +427,7 @@ def test_where_the_arms_part(monkeypatch):
     assert small.agreeing == 3
     assert math.isnan(small.quantile(0.5))
     assert small.chance == 1
-    assert precision._cells(small)[4:8] == ["3/3 [0.29, 1.00]", "–", "–", "100.0%"]
+    assert precision._row(small)[4:8] == ["3/3 [0.29, 1.00]", "–", "–", "100.0%"]
 
 
 def written(outputs, folder):
@@ -440,7 +440,7 @@ def comparison(difference, *, policy="tofu", first=(5, 9, 7, 3), health=0):
     own, healthy = task(policy, 100, seeds=4), np.zeros(4, int)
     wide = np.full(4, 1000.0)
     narrow = Sample(own, 1.0, wide + np.array(difference), np.array([health, 0, 0, 0]))
-    return precision.Comparison(Sample(own, 1.0, wide, healthy), narrow, np.array(first), np.full(4, 0.5))
+    return precision.DtypeComparison(Sample(own, 1.0, wide, healthy), narrow, np.array(first), np.full(4, 0.5))
 
 
 def test_rounding_is_no_difference_and_many_differences_are_advice():
@@ -552,11 +552,11 @@ def test_bytes_of_the_state():
 def test_costs_of_tasks():
     one = task(horizon=1000, seeds=5)
     assert one.pulls == 10_000
-    plan = driver.Plan("trial", {}, "float64", measure.timed_cells({"a": one, "b": one}, 2), (), None)
+    plan = driver.Experiment("trial", {}, "float64", measure.timed_cells({"a": one, "b": one}, 2), (), None)
     assert [cell.pulls for cell in plan.cells] == [10_000, 10_000, 20_000, 20_000]
     assert plan.core_seconds == pytest.approx(2 * driver.COMPILE_SECONDS + 6 * one.core_seconds)
-    spared = dataclasses.replace(plan, shared_programs=1)
-    assert plan.core_seconds - spared.core_seconds == pytest.approx(driver.COMPILE_SECONDS)
+    spared = one.cell().core_seconds - one.cell(programs=0).core_seconds
+    assert spared == pytest.approx(driver.COMPILE_SECONDS)
     full, short = (task("tofu", horizon, method="full").core_seconds for horizon in (40_000, 20_000))
     assert 3.8 < full / short < 4
     known = {"num_arms": 20, "dim": 10}
@@ -684,11 +684,11 @@ RUN = """
 import sys
 from pathlib import Path
 from linbet_jax.simulation import runtime
-from linbet_jax.cli.progress import Reporter
+from linbet_jax.cli.progress import TerminalReporter
 runtime.prepare("cpu")
 from linbet_jax.experiments import driver, precision
 plan = precision.plan_of([("S1", 200)], 2, ("crt", "oful"))
-out, _ = driver.run(plan, Path(sys.argv[1]), kind="cpu", devices="cpu", reporter=Reporter(quiet=False))
+out, _ = driver.run(plan, Path(sys.argv[1]), kind="cpu", devices="cpu", reporter=TerminalReporter(quiet=False))
 print(out.text)
 """
 

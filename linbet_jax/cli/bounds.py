@@ -87,25 +87,34 @@ def _row(what: str, compute: Callable[[], float], source: str) -> _Row:
         return _Row(what, "> 1e308", source)
 
 
-def _regret(options: argparse.Namespace, compute: Callable[[], float], source: str) -> _Row:
-    """A row of an upper bound; one that no policy can exceed says nothing yet, and the row says so."""
-    row, trivial = _row("regret at most", compute, source), 2 * _mean_bound(options) * options.horizon
-    empty = row.value.startswith(">") or compute() >= trivial
-    return row._replace(source=f"{source}; not yet below 2 L T = {_number(trivial)}") if empty else row
+def _formula(
+    formula: Callable[..., float], options: argparse.Namespace, updates: int = 0, **more: Any
+) -> Callable[[], float]:
+    """A formula at the constants that it takes by name, after so many updates, when det V is as large as it can be."""
+    constants = {**vars(options), "mean_bound": _mean_bound(options), "epoch": updates, "pull": updates}
+    constants["log_det_ratio"] = theory.log_det_bound(updates, **theory.arguments(theory.log_det_bound, constants))
+    return functools.partial(formula, **theory.arguments(formula, {**constants, **more}))
 
 
-def _known(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    everything = {**vars(options), "mean_bound": _mean_bound(options)}
-    return {name: everything[name] for name in names}
+def _each(
+    what: str,
+    updates: Sequence[int],
+    source: str,
+    formula: Callable[..., float],
+    options: argparse.Namespace,
+    **more: Any,
+) -> list[_Row]:
+    """A row for each number of updates: epochs, or pulls."""
+    return [_row(f"{what} = {count:,}", _formula(formula, options, count, **more), source) for count in updates]
 
 
-_BOUND = ("dim", "delta", "epsilon", "ridge", "theta_norm", "arm_norm", "mean_bound")
-_RADIUS = ("epsilon", "ridge", "theta_norm")
-
-
-def _log_det(options: argparse.Namespace, updates: int) -> float:
-    """The largest that ln(det V / det(lambda I)) can be after so many updates."""
-    return float(theory.log_det_bound(updates, **_known(options, "dim", "ridge", "arm_norm")))
+def _ends(policy: str, options: argparse.Namespace, bound: str, rate: str) -> list[_Row]:
+    """The upper bound of a policy's regret and its exponent; a bound that no policy can exceed says nothing yet."""
+    regret = _formula(getattr(theory, f"{policy}_regret_bound"), options)
+    row, trivial = _row("regret at most", regret, bound), 2 * _mean_bound(options) * options.horizon
+    if row.value.startswith(">") or regret() >= trivial:
+        row = row._replace(source=f"{bound}; not yet below 2 L T = {_number(trivial)}")
+    return [row, _rate(policy, options, rate)]
 
 
 def _rate(policy: str, options: argparse.Namespace, formula: str) -> _Row:
@@ -118,40 +127,26 @@ def _menu(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     if horizon < smallest:
         raise ValueError(f"T={horizon}: MENU at delta={delta:g} needs T >= {smallest} (256 + 24 ln(e/delta))")
     groups, epochs = theory.menu_groups(horizon, delta), theory.menu_epochs(horizon, delta)
-    known = _known(options, "dim", "central_moment_bound", *_RADIUS)
-    rows = [
+    finished = _finished_epochs(pulls, groups, epochs)
+    source = "Algorithm 1, line 10: 3 [(9dc)^(1/p) n^a + sqrt(lambda) S]"
+    return [
         _Row("k, pulls of one arm an epoch", _number(groups), "Algorithm 1, line 2: ceil(24 ln(e T/delta))"),
         _Row("N, epochs", _number(epochs), "Algorithm 1, line 2: floor(T/k)"),
+        *_each("beta_n, n", finished, source, theory.menu_radius, options),
+        *_ends("menu", options, "Theorem 2, with prob. 1 - delta", "Theorem 2: 1/(1+eps)"),
     ]
-    for epoch in _finished_epochs(pulls, groups, epochs):
-        radius = functools.partial(theory.menu_radius, epoch, **known)
-        rows.append(
-            _row(f"beta_n, n = {epoch:,}", radius, "Algorithm 1, line 10: 3 [(9dc)^(1/p) n^a + sqrt(lambda) S]")
-        )
-    bound = _known(options, "central_moment_bound", *_BOUND)
-    regret = functools.partial(theory.menu_regret_bound, horizon, **bound)
-    rows.append(_regret(options, regret, "Theorem 2, with prob. 1 - delta"))
-    return [*rows, _rate("menu", options, "Theorem 2: 1/(1+eps)")]
 
 
 def _tofu(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
-    level = _known(options, "horizon", "delta", "dim", "raw_moment_bound", "epsilon")
-    radius = {**level, **_known(options, "ridge", "theta_norm")}
-    rows = []
-    for pull in pulls:
-        proof = functools.partial(theory.tofu_level, pull, **level)
-        rows.append(_row(f"b_t, t = {pull:,}", proof, "proof of Theorem 3: (b/ln(2dT/delta))^(1/p) t^a"))
-    for pull in pulls:
-        box = functools.partial(theory.tofu_level, pull, **level, level="box")
-        rows.append(_row(f"b_t as in the box, t = {pull:,}", box, "Algorithm 2, line 4: (b/ln(2T/delta))^(1/eps) t^a"))
-    for pull in pulls:
-        beta = functools.partial(theory.tofu_radius, pull, **radius)
-        source = "Algorithm 2, line 13: 4 sqrt(d) b^(1/p) ln(2dT/delta)^(eps/p) t^a + sqrt(lambda) S"
-        rows.append(_row(f"beta_t, t = {pull:,}", beta, source))
-    bound = _known(options, "raw_moment_bound", *_BOUND)
-    regret = functools.partial(theory.tofu_regret_bound, options.horizon, **bound)
-    rows.append(_regret(options, regret, "Theorem 3, with prob. 1 - delta"))
-    return [*rows, _rate("tofu", options, "Theorem 3: 1/(1+eps)")]
+    proof = "proof of Theorem 3: (b/ln(2dT/delta))^(1/p) t^a"
+    box = "Algorithm 2, line 4: (b/ln(2T/delta))^(1/eps) t^a"
+    radius = "Algorithm 2, line 13: 4 sqrt(d) b^(1/p) ln(2dT/delta)^(eps/p) t^a + sqrt(lambda) S"
+    return [
+        *_each("b_t, t", pulls, proof, theory.tofu_level, options),
+        *_each("b_t as in the box, t", pulls, box, theory.tofu_level, options, level="box"),
+        *_each("beta_t, t", pulls, radius, theory.tofu_radius, options),
+        *_ends("tofu", options, "Theorem 3, with prob. 1 - delta", "Theorem 3: 1/(1+eps)"),
+    ]
 
 
 def _mom(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
@@ -159,65 +154,39 @@ def _mom(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     why = (
         "floor(T^(2 eps/(1+3 eps)))" if not schedule.shortened else "fewer than T^(2 eps/(1+3 eps)): blocks hold a pull"
     )
-    rows = [
+    finished = _finished_epochs(pulls, schedule.pulls, schedule.epochs)
+    counts = {name: getattr(schedule, name) for name in ("epochs", "pulls", "block_pulls")}
+    valid = "Medina and Yang: (12c)^(1/p) floor(r/q)^(-eps/p) sqrt(i) + sqrt(lambda) S"
+    printed = "Medina and Yang: as printed"
+    return [
         _Row("m, epochs", _number(schedule.epochs), f"Medina and Yang: {why}"),
         _Row("r, pulls of one arm an epoch", _number(schedule.pulls), "floor(T/m)"),
         _Row("q, blocks an epoch", _number(schedule.blocks), "ceil(8 ln(2m/delta))"),
         _Row("pulls a block", _number(schedule.block_pulls), "floor(r/q)"),
+        *_each("beta_i valid, i", finished, valid, theory.mom_radius, options, radius="valid", **counts),
+        *_each("beta_i paper at most, i", finished, printed, theory.mom_radius, options, radius="paper", **counts),
+        *_ends("mom", options, f"beta valid; {CONSTANTS}", "Medina and Yang: (1+2 eps)/(1+3 eps)"),
     ]
-    known = {
-        **_known(options, "delta", "central_moment_bound", *_RADIUS),
-        **{name: getattr(schedule, name) for name in ("epochs", "pulls", "block_pulls")},
-    }
-    for kind, source in (
-        ("valid", "(12c)^(1/p) floor(r/q)^(-eps/p) sqrt(i) + sqrt(lambda) S"),
-        ("paper", "as printed"),
-    ):
-        for epoch in _finished_epochs(pulls, schedule.pulls, schedule.epochs):
-            beta = functools.partial(
-                theory.mom_radius, epoch, log_det_ratio=_log_det(options, epoch), radius=kind, **known
-            )
-            most = "" if kind == "valid" else " at most"
-            rows.append(_row(f"beta_i {kind}{most}, i = {epoch:,}", beta, f"Medina and Yang: {source}"))
-    bound = _known(options, "central_moment_bound", *_BOUND)
-    regret = functools.partial(theory.mom_regret_bound, options.horizon, **bound)
-    rows.append(_regret(options, regret, f"beta valid; {CONSTANTS}"))
-    return [*rows, _rate("mom", options, "Medina and Yang: (1+2 eps)/(1+3 eps)")]
 
 
 def _crt(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
-    level = _known(options, "raw_moment_bound", "epsilon")
-    known = _known(options, "horizon", "delta", "raw_moment_bound", *_RADIUS)
-    rows = []
-    for pull in pulls:
-        alpha = functools.partial(theory.crt_level, pull, **level)
-        rows.append(_row(f"alpha_t, t = {pull:,}", alpha, "Medina and Yang: t^(1/(2p))"))
-    for kind, source in (
-        ("valid", "alpha_t sqrt(ln(det V/det lambda I) + 2 ln(t(t+1)/delta)) + b sqrt(p) t^(1/(2p)) + sqrt(lambda) S"),
-        ("paper", "Medina and Yang, Theorem 1"),
-    ):
-        for pull in pulls:
-            beta = functools.partial(
-                theory.crt_radius, pull, log_det_ratio=_log_det(options, pull), radius=kind, **known
-            )
-            rows.append(_row(f"beta_t {kind} at most, t = {pull:,}", beta, source))
-    bound = _known(options, "raw_moment_bound", *_BOUND)
-    regret = functools.partial(theory.crt_regret_bound, options.horizon, **bound)
-    rows.append(_regret(options, regret, f"beta valid; {CONSTANTS}"))
-    return [*rows, _rate("crt", options, "Medina and Yang: 1/2 + 1/(2(1+eps))")]
+    valid = "alpha_t sqrt(ln(det V/det lambda I) + 2 ln(t(t+1)/delta)) + b sqrt(p) t^(1/(2p)) + sqrt(lambda) S"
+    printed = "Medina and Yang, Theorem 1"
+    return [
+        *_each("alpha_t, t", pulls, "Medina and Yang: t^(1/(2p))", theory.crt_level, options),
+        *_each("beta_t valid at most, t", pulls, valid, theory.crt_radius, options, radius="valid"),
+        *_each("beta_t paper at most, t", pulls, printed, theory.crt_radius, options, radius="paper"),
+        *_ends("crt", options, f"beta valid; {CONSTANTS}", "Medina and Yang: 1/2 + 1/(2(1+eps))"),
+    ]
 
 
 def _oful(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
-    known = _known(options, "delta", "noise_scale", "ridge", "theta_norm")
-    rows = []
-    for pull in pulls:
-        beta = functools.partial(theory.oful_radius, log_det_ratio=_log_det(options, pull), **known)
-        source = "Abbasi-Yadkori et al., Theorem 2: R sqrt(ln(det V/det lambda I) + 2 ln(1/delta)) + sqrt(lambda) S"
-        rows.append(_row(f"beta_t at most, t = {pull:,}", beta, source))
-    bound = _known(options, "noise_scale", "dim", "delta", "ridge", "theta_norm", "arm_norm", "mean_bound")
-    regret = functools.partial(theory.oful_regret_bound, options.horizon, **bound)
-    rows.append(_regret(options, regret, f"R = {options.noise_scale:g}-sub-Gaussian noise alone; their Theorem 3"))
-    return [*rows, _rate("oful", options, "Abbasi-Yadkori et al.: 1/2")]
+    radius = "Abbasi-Yadkori et al., Theorem 2: R sqrt(ln(det V/det lambda I) + 2 ln(1/delta)) + sqrt(lambda) S"
+    bound = f"R = {options.noise_scale:g}-sub-Gaussian noise alone; their Theorem 3"
+    return [
+        *_each("beta_t at most, t", pulls, radius, theory.oful_radius, options),
+        *_ends("oful", options, bound, "Abbasi-Yadkori et al.: 1/2"),
+    ]
 
 
 def _lower(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
 
 __all__ = ["build_parser"]
+
+DTYPE: dict[str, Any] = {
+    "choices": ("float64", "float32"),
+    "default": "float64",
+    "help": "floating-point type (default float64)",
+}
+DEVICE: dict[str, Any] = {
+    "choices": ("auto", "cpu", "gpu"),
+    "default": "auto",
+    "help": "where to compute (default auto: GPU if there is one)",
+}
+QUIET: dict[str, Any] = {"action": "store_true", "help": "print nothing but errors"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,143 +57,149 @@ def build_parser() -> argparse.ArgumentParser:
         "reproduce", help="repeat an experiment of the paper", description="Repeat an experiment of the paper."
     )
     experiments = _subcommands(reproduce, "experiment")
-    shared = _shared_options()
-    experiments.add_parser(
+    options = _reproduce_options()
+    _add_command(
+        experiments,
         "figure2",
-        parents=[shared],
+        module="reproduce",
+        parents=[options],
         help="the four data sets, all policies, literal and tuned radii: picture, table, curves, manifest",
         description="Figure 2: MENU, MoM, TOFU, CRT and OFUL on S1-S4 at the paper's horizon, lambda and delta,\n"
         "with the papers' confidence radii and with radii scaled by one factor per policy and set, tuned on\n"
         "replications that the evaluation never uses. A killed run carries on where it was.",
-    ).set_defaults(
-        module="reproduce", experiment="figure2", asked=("sets", "seeds", "tuning_seeds", "horizon", "dtype")
     )
-    experiments.add_parser(
+    _add_command(
+        experiments,
         "table1",
-        parents=[shared],
+        parents=[options],
         help="the four data sets' constants beside the paper's",
         description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what\n"
         "the paper prints. It has no replications: --seeds, --tuning-seeds and --horizon change nothing.",
-    ).set_defaults(module="table1")
+    )
     _add_studies(experiments)
     _add_bounds(commands)
     _add_sweep(commands)
     _add_status(commands)
     _add_report(commands)
     _add_bench(commands)
-    commands.add_parser(
+    _add_command(
+        commands,
         "list",
+        module="listing",
         help="policies with their options, noise laws, data sets",
         description="Policies with their options, noise laws and data sets.",
-    ).set_defaults(module="listing")
+    )
+    return parser
+
+
+def _add_command(commands: Any, name: str, *, module: str = "", **settings: Any) -> argparse.ArgumentParser:
+    """A command or an experiment; `module` runs it, by default the one of its name."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, **settings)
+    parser.set_defaults(module=module or name)
     return parser
 
 
 def _add_studies(experiments: Any) -> None:
-    """The studies; each is a module of `linbet_jax.experiments` with that name."""
-    studied = ("seeds", "full", "dtype")
-    coverage = experiments.add_parser(
+    """The studies; each is a module of `linbet_jax.experiments`, whose `plan` takes the options of the same names."""
+    study = functools.partial(_add_command, experiments, module="reproduce", parents=[_study_options()])
+    coverage = study(
         "coverage",
-        parents=[_study_options()],
         help="how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
         description="P(theta* in every confidence region) against radius_scale from 1 to 0.001: every policy under\n"
         "t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs: for adaptive play, and for arms drawn in advance.\n"
         "--full: the paper's horizons, 1000 seeds, two more laws.",
     )
     coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
-    coverage.set_defaults(module="reproduce", experiment="coverage", asked=(*studied, "horizon"))
-    bound = experiments.add_parser(
+    bound = study(
         "lower-bound",
-        parents=[_study_options()],
         help="every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
         description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy,\n"
         "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own\n"
         "upper bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling\n"
         "error. --full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
     )
-    several = (("--d", "dims", _positive), ("--epsilon", "epsilons", _Real(most=1, least_allowed=False)))
-    for flag, field, kind in (*several, ("--T", "horizons", _pulls)):
+    for flag, field, kind in (
+        ("--d", "dims", _positive),
+        ("--epsilon", "epsilons", _real("(0, 1]")),
+        ("--T", "horizons", _pulls),
+    ):
         metavar = f"{flag[2:]},..."
-        bound.add_argument(flag, dest=field, type=_Several(kind), metavar=metavar, help="only these, between commas")
-    bound.set_defaults(module="reproduce", experiment="lower_bound", asked=(*studied, "dims", "epsilons", "horizons"))
-    robustness = experiments.add_parser(
+        bound.add_argument(flag, dest=field, type=_several(kind), metavar=metavar, help="only these, between commas")
+    robustness = study(
         "robustness",
-        parents=[_study_options()],
         help="regret when b, c or epsilon is told wrong, from 0.1 to 10 times the truth",
         description="MENU, MoM, TOFU and CRT told a wrong moment bound or a wrong epsilon, on S1 and S3, with the\n"
         "radii as published and with one tuned scale. --full: all four sets, more seeds.",
     )
     robustness.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default: the paper's)")
-    robustness.set_defaults(module="reproduce", experiment="robustness", asked=(*studied, "horizon"))
-    experiments.add_parser(
+    study(
         "precision",
         parents=[_study_options(dtype=False)],
         help="float32 against float64: where the arms of a run part, and whether its regret moves",
         description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
         "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
-    ).set_defaults(module="reproduce", experiment="precision", asked=("seeds", "full"))
-    experiments.add_parser(
+    )
+    study(
         "table2",
-        parents=[_study_options()],
         help="regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
         description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
         "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
-    ).set_defaults(module="reproduce", experiment="table2", asked=studied)
-    experiments.add_parser(
+    )
+    study(
         "remark3",
-        parents=[_study_options()],
         help="TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
         description="Remark 3: TOFU with M epochs of re-truncation, M from 1 to T, on S3 and S4: regret and CPU time\n"
         "against M, and what it saves over the pruned form.",
-    ).set_defaults(module="reproduce", experiment="remark3", asked=studied)
+    )
+
+
+def _reproduce_options() -> argparse.ArgumentParser:
+    """Options of `figure2` and `table1`."""
+    options = _Parser(add_help=False)
+    add, tuning = options.add_argument, "replications that choose the scale (default 10)"
+    quick = "pulls, instead of the paper's (a quick look: marked in every output as not the paper's)"
+    add("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
+    add("--tuning-seeds", type=_positive, default=10, metavar="N", help=tuning)
+    add("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
+    add("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
+    add("--horizon", type=_positive, metavar="T", help=quick)
+    options.add_argument("--dtype", **DTYPE)
+    options.add_argument("--device", **DEVICE)
+    options.add_argument("--quiet", **QUIET)
+    return options
 
 
 def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
     """Options of every experiment that is a study."""
-    shared = _Parser(add_help=False)
-    shared.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
-    shared.add_argument("--full", action="store_true", help="the large version; what it costs is said before it starts")
-    shared.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
-    if dtype:
-        shared.add_argument(
-            "--dtype", choices=("float64", "float32"), default="float64", help="floating-point type (default float64)"
-        )
-    shared.add_argument(
-        "--device",
-        choices=("auto", "cpu", "gpu"),
-        default="auto",
-        help="where to compute (default auto: GPU if there is one)",
+    options = _Parser(add_help=False)
+    options.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
+    options.add_argument(
+        "--full", action="store_true", help="the large version; what it costs is said before it starts"
     )
-    shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    return shared
+    options.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
+    if dtype:
+        options.add_argument("--dtype", **DTYPE)
+    options.add_argument("--device", **DEVICE)
+    options.add_argument("--quiet", **QUIET)
+    return options
 
 
 def _add_bounds(commands: Any) -> None:
-    bounds = commands.add_parser(
+    bounds = _add_command(
+        commands,
         "bounds",
         help="what the theorems say for given constants: counts, levels, radii, regret bounds",
         description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
         "Theorems 2 and 3, those of MoM, CRT and OFUL, and Theorem 1's lower bound, each with its equation.",
     )
-    bounds.add_argument(
-        "--policy",
-        action="append",
-        choices=("menu", "tofu", "mom", "crt", "oful", "lower-bound"),
-        help="only this one; may be repeated (default: all that the horizon allows)",
-    )
-    bounds.add_argument("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
-    bounds.add_argument("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
-    bounds.add_argument(
-        "--epsilon", type=_Real(most=1, least_allowed=False), required=True, metavar="E", help="in (0, 1]"
-    )
-    bounds.add_argument(
-        "--delta",
-        type=_Real(most=1, least_allowed=False, most_allowed=False),
-        default=0.1,
-        metavar="P",
-        help="failure probability (default 0.1)",
-    )
-    positive, nonnegative = _Real(least_allowed=False), _Real()
+    add, positive, nonnegative = bounds.add_argument, _real("(0, 1e+100]"), _real("[0, 1e+100]")
+    policies = ("menu", "tofu", "mom", "crt", "oful", "lower-bound")
+    one = "only this one; may be repeated (default: all that the horizon allows)"
+    add("--policy", action="append", choices=policies, help=one)
+    add("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
+    add("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
+    add("--epsilon", type=_real("(0, 1]"), required=True, metavar="E", help="in (0, 1]")
+    add("--delta", type=_real("(0, 1)"), default=0.1, metavar="P", help="failure probability (default 0.1)")
     for flag, field, kind, what in (
         ("--ridge", "ridge", positive, "lambda"),
         ("--b", "raw_moment_bound", nonnegative, "bound of the raw moments E|y|^(1+epsilon)"),
@@ -189,66 +208,51 @@ def _add_bounds(commands: Any) -> None:
         ("--D", "arm_norm", nonnegative, "bound of ||x||"),
         ("--R", "noise_scale", nonnegative, "OFUL's noise scale"),
     ):
-        bounds.add_argument(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
-    bounds.add_argument(
-        "--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)"
-    )
-    bounds.add_argument(
-        "--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)"
-    )
-    bounds.set_defaults(module="bounds")
+        add(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
+    add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)")
+    add("--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)")
 
 
 def _add_sweep(commands: Any) -> None:
-    sweep = commands.add_parser(
+    sweep = _add_command(
+        commands,
         "sweep",
         help="a grid of policies, sets, laws and parameters over many seeds, from a TOML file",
         description="Runs every cell of a sweep file and keeps each, as soon as it is finished, as one Parquet file.\n"
         "The same command again computes what is missing and nothing else: after a kill, with more seeds, with\n"
         "more cells. See scripts/sweeps/ for files to start from.",
     )
-    sweep.add_argument("file", metavar="FILE.toml", help="the sweep file")
-    sweep.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
-    sweep.add_argument(
-        "--set",
-        action="append",
-        metavar="PATH=VALUE",
-        help="another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated",
-    )
-    sweep.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing",
-    )
-    sweep.add_argument(
-        "--keep-extra",
-        action="store_true",
-        help="carry on in a folder with finished cells that the file no longer lists; they stay, also in reports",
-    )
-    sweep.add_argument("--device", choices=("auto", "cpu", "gpu"), help="instead of the file's device")
-    sweep.add_argument("--dtype", choices=("float64", "float32"), help="instead of the file's dtype")
-    sweep.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    add = sweep.add_argument
+    override = "another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated"
+    dry = "build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing"
+    keep = "carry on in a folder with finished cells that the file no longer lists; they stay, also in reports"
+    add("file", metavar="FILE.toml", help="the sweep file")
+    add("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
+    add("--set", action="append", metavar="PATH=VALUE", help=override)
+    add("--dry-run", action="store_true", help=dry)
+    add("--keep-extra", action="store_true", help=keep)
+    add("--device", choices=DEVICE["choices"], help="instead of the file's device")
+    add("--dtype", choices=DTYPE["choices"], help="instead of the file's dtype")
+    add("--quiet", **QUIET)
     cluster = sweep.add_argument_group(
         "cluster",
         "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is\n"
         "unencrypted pickle: trusted networks only, or tls:// with certificates from Dask's configuration.",
     )
-    cluster.add_argument(
-        "--cluster",
-        metavar="WHERE",
-        help="local or local:N (worker processes here), tcp://HOST:PORT (a Dask scheduler), slurm (jobs of a queue)",
-    )
-    cluster.add_argument("--queue", metavar="NAME", help="slurm: the partition")
-    cluster.add_argument("--account", metavar="NAME", help="slurm: who pays")
-    cluster.add_argument("--jobs", type=_positive, metavar="N", help="slurm: jobs, each one worker (default 1)")
-    cluster.add_argument("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
-    cluster.add_argument("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
-    cluster.add_argument("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
-    sweep.set_defaults(module="sweep")
+    add = cluster.add_argument
+    where = "local or local:N (worker processes here), tcp://HOST:PORT (a Dask scheduler), slurm (jobs of a queue)"
+    add("--cluster", metavar="WHERE", help=where)
+    add("--queue", metavar="NAME", help="slurm: the partition")
+    add("--account", metavar="NAME", help="slurm: who pays")
+    add("--jobs", type=_positive, metavar="N", help="slurm: jobs, each one worker (default 1)")
+    add("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
+    add("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
+    add("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
 
 
 def _add_status(commands: Any) -> None:
-    status = commands.add_parser(
+    status = _add_command(
+        commands,
         "status",
         help="how far a sweep is: done, running, failed, to do, time left",
         description="How far the sweep in a folder is, also while it runs. Exit status 1 when a cell failed or a\n"
@@ -256,82 +260,41 @@ def _add_status(commands: Any) -> None:
     )
     status.add_argument("folder", metavar="DIR", help="the sweep's folder")
     status.add_argument("--json", action="store_true", help="the same for programs")
-    status.set_defaults(module="status")
 
 
 def _add_report(commands: Any) -> None:
-    report = commands.add_parser(
+    report = _add_command(
+        commands,
         "report",
         help="a sweep's figures and tables: one HTML page, PDF, PNG, Markdown, LaTeX, CSV",
         description="Writes the report of a sweep, finished or not: one HTML page that needs no network, the same\n"
         "figures as PDF and PNG, and the table as Markdown, LaTeX and CSV. Exit status 0 only when every cell is done\n"
         "and every replication healthy; the report is written in any case and says what is not.",
     )
-    report.add_argument("folder", metavar="DIR", help="the sweep's folder")
-    report.add_argument("--out", metavar="DIR", help="output folder (default DIR/report)")
-    report.add_argument(
-        "--format",
-        type=_formats,
-        default=["html", "pdf", "png"],
-        metavar="html,pdf,png",
-        help="what to write beside the tables (default all three)",
-    )
-    report.add_argument(
-        "--panels",
-        type=_positive,
-        default=24,
-        metavar="N",
-        help="settings drawn in each figure (default 24); the tables hold every cell",
-    )
-    report.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    report.set_defaults(module="report")
+    add, kinds = report.add_argument, ["html", "pdf", "png"]
+    panels = "settings drawn in each figure (default 24); the tables hold every cell"
+    formats = "what to write beside the tables (default all three)"
+    add("folder", metavar="DIR", help="the sweep's folder")
+    add("--out", metavar="DIR", help="output folder (default DIR/report)")
+    add("--format", type=_formats, default=kinds, metavar=",".join(kinds), help=formats)
+    add("--panels", type=_positive, default=24, metavar="N", help=panels)
+    add("--quiet", **QUIET)
 
 
 def _add_bench(commands: Any) -> None:
-    bench = commands.add_parser(
+    bench = _add_command(
+        commands,
         "bench",
         help="how fast it runs here, beside plain NumPy; tables and one JSON per run",
         add_help=False,
         prefix_chars="\0",  # no option begins so: benchmarks/bench.py reads all arguments itself, --help too
     )
     bench.add_argument("arguments", nargs="*")
-    bench.set_defaults(module="bench")
 
 
 def _subcommands(parser: argparse.ArgumentParser, name: str) -> Any:
-    return parser.add_subparsers(title=f"{name}s", metavar=name.upper(), required=True, parser_class=_Parser)
-
-
-def _shared_options() -> argparse.ArgumentParser:
-    """Options of every `reproduce` experiment."""
-    shared = _Parser(add_help=False)
-    shared.add_argument("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
-    shared.add_argument(
-        "--tuning-seeds",
-        type=_positive,
-        default=10,
-        metavar="N",
-        help="replications that choose the scale (default 10)",
-    )
-    shared.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
-    shared.add_argument("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
-    shared.add_argument(
-        "--horizon",
-        type=_positive,
-        metavar="T",
-        help="pulls, instead of the paper's (a quick look: marked in every output as not the paper's)",
-    )
-    shared.add_argument(
-        "--dtype", choices=("float64", "float32"), default="float64", help="floating-point type (default float64)"
-    )
-    shared.add_argument(
-        "--device",
-        choices=("auto", "cpu", "gpu"),
-        default="auto",
-        help="where to compute (default auto: GPU if there is one)",
-    )
-    shared.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    return shared
+    names = {"title": f"{name}s", "dest": name, "metavar": name.upper()}
+    return parser.add_subparsers(**names, required=True, parser_class=_Parser)
 
 
 def _positive(text: str) -> int:
@@ -356,27 +319,25 @@ def _pulls(text: str) -> int:
     return int(value)
 
 
-class _Real:
-    """Parses a number in a range that begins at 0."""
+def _real(interval: str) -> Callable[[str], float]:
+    """Parses a number in an interval, which is written as in `(0, 1]`."""
+    low, high = map(float, interval[1:-1].split(","))
 
-    def __init__(self, *, most: float = 1e100, least_allowed: bool = True, most_allowed: bool = True) -> None:
-        self.most, self.least_allowed, self.most_allowed = most, least_allowed, most_allowed
-
-    def __call__(self, text: str) -> float:
-        """The number, or one line that says what is allowed."""
+    def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        above = value >= 0 if self.least_allowed else value > 0
-        below = value <= self.most if self.most_allowed else value < self.most
+        above = value >= low if interval[0] == "[" else value > low
+        below = value <= high if interval[-1] == "]" else value < high
         if not (above and below):
-            ends = "[" if self.least_allowed else "(", "]" if self.most_allowed else ")"
-            raise argparse.ArgumentTypeError(f"must be in {ends[0]}0, {self.most:g}{ends[1]}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be in {interval}, got {text!r}")
         return value
 
+    return parse
 
-def _formats(text: str) -> Sequence[str]:
+
+def _formats(text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in ("html", "pdf", "png"):
@@ -384,19 +345,13 @@ def _formats(text: str) -> Sequence[str]:
     return names
 
 
-def _names(text: str) -> Sequence[str]:
+def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise argparse.ArgumentTypeError(f"must name at least one data set, got {text!r}")
     return list(dict.fromkeys(names))
 
 
-class _Several:
-    """Parses numbers between commas, each as `kind` does."""
-
-    def __init__(self, kind: Callable[[str], Any]) -> None:
-        self.kind = kind
-
-    def __call__(self, text: str) -> list[Any]:
-        """The numbers, or one line that says what is allowed."""
-        return [self.kind(part.strip()) for part in text.split(",")]
+def _several(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """Parses values between commas, each as `kind` does."""
+    return lambda text: [kind(part.strip()) for part in text.split(",")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -14,17 +14,18 @@ from rich.progress import TimeRemainingColumn as LeftColumn
 
 from linbet_jax.statistics.tables import duration
 
-__all__ = ["Reporter", "SweepReporter"]
+__all__ = ["SweepReporter", "TerminalReporter"]
 
 
-class Reporter:
+class TerminalReporter:
     """What a command says while it works; safe to call from several threads.
 
     Args:
         quiet: say nothing at all.
+        columns: more of a live line.
     """
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, columns: Sequence[ProgressColumn] = ()) -> None:
         """Decides between a live line, plain lines and silence."""
         self.quiet = quiet
         self._live: Progress | None = None
@@ -34,16 +35,13 @@ class Reporter:
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=None),
                 TextColumn("{task.percentage:>3.0f}%"),
-                *self._more_columns(),
+                *columns,
                 TimeElapsedColumn(),
                 TextColumn("left"),
                 LeftColumn(),
                 console=Console(stderr=True),
                 transient=True,
             )
-
-    def _more_columns(self) -> list[ProgressColumn]:
-        return []
 
     def say(self, line: str) -> None:
         """One line, above the live one where there is one."""
@@ -73,7 +71,7 @@ class Reporter:
             self._live.update(self._task, description=description)
 
 
-class SweepReporter(Reporter):
+class SweepReporter(TerminalReporter):
     """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left.
 
     Args:
@@ -81,19 +79,13 @@ class SweepReporter(Reporter):
     """
 
     def __init__(self, *, quiet: bool) -> None:
-        """As for a `Reporter`."""
-        super().__init__(quiet=quiet)
+        """Nothing is done yet."""
+        fields = ("cells", "rate", "compiling")
+        super().__init__(quiet=quiet, columns=[TextColumn(f"{{task.fields[{field}]}}") for field in fields])
         self._lock = threading.Lock()
         self._pulls, self._compiling, self._estimated, self._spent = 0, 0.0, 0.0, 0.0
         self._total = self._done = 0
         self._begun = time.monotonic()
-
-    def _more_columns(self) -> list[ProgressColumn]:
-        return [
-            TextColumn("{task.fields[cells]}"),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("{task.fields[compiling]}"),
-        ]
 
     @contextmanager
     def cells(self, total: int, done: int, seconds: float) -> Iterator[None]:

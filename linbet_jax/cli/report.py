@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from linbet_jax.cli.progress import Reporter
+from linbet_jax.cli.progress import TerminalReporter
 
 __all__ = ["run"]
 
@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes a sweep's report and prints the files; 1, with the reason, unless every cell is done and healthy."""
     from linbet_jax.report.build import write_report
 
-    reporter = Reporter(quiet=options.quiet)
+    reporter = TerminalReporter(quiet=options.quiet)
     outcome = write_report(options.folder, options.out, formats=options.format, panels=options.panels, say=reporter.say)
     if not options.quiet:
         for path in outcome.files:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import sys
 from pathlib import Path
 
-from linbet_jax.cli.progress import Reporter
+from linbet_jax.cli.progress import TerminalReporter
 from linbet_jax.simulation import runtime
 
 __all__ = ["run"]
@@ -16,8 +17,8 @@ __all__ = ["run"]
 def run(options: argparse.Namespace) -> int:
     """Runs the experiment named in the options and prints its text and files.
 
-    The options hold `experiment` (the module's name in `linbet_jax.experiments`) and in `asked` the names of those that
-    its `plan` takes.
+    The module of `linbet_jax.experiments` with its name has a function `plan`, which takes the options of the same
+    names as its arguments.
 
     Returns:
         1 when a replication is unhealthy or the experiment found a problem, else 0.
@@ -25,17 +26,17 @@ def run(options: argparse.Namespace) -> int:
     took = runtime.prepare(options.device)
     from linbet_jax.experiments import driver
 
-    experiment = importlib.import_module(f"linbet_jax.experiments.{options.experiment}")
-    plan = experiment.plan(**{name: getattr(options, name) for name in options.asked})
-    reporter = Reporter(quiet=options.quiet)
-    dtype = "float32 and float64" if plan.dtype == "both" else plan.dtype
+    plan = importlib.import_module(f"linbet_jax.experiments.{options.experiment.replace('-', '_')}").plan
+    experiment = plan(**{name: getattr(options, name) for name in inspect.signature(plan).parameters})
+    reporter = TerminalReporter(quiet=options.quiet)
+    dtype = "float32 and float64" if experiment.dtype == "both" else experiment.dtype
     reporter.say(f"device: {took} ({options.device}), {dtype}")
     full = " --full" if getattr(options, "full", False) else ""
-    reporter.say(f"{plan.name}{full}: {plan.cost(took.count)}")
-    if plan.notice:
-        reporter.say(plan.notice)
-    out = Path(options.out or f"linbet-{plan.name}")
-    outputs, files = driver.run(plan, out, kind=took.kind, devices=str(took), reporter=reporter)
+    reporter.say(f"{experiment.name}{full}: {experiment.cost(took.count)}")
+    if experiment.notice:
+        reporter.say(experiment.notice)
+    out = Path(options.out or f"linbet-{experiment.name}")
+    outputs, files = driver.run(experiment, out, kind=took.kind, devices=str(took), reporter=reporter)
     if not options.quiet:
         print(outputs.text)
         print()

@@ -15,17 +15,17 @@ def run(options: argparse.Namespace) -> int:
     """Prints how far a sweep is; 1 when a cell failed or a replication is unhealthy."""
     from linbet_jax.sweep.overview import Status, status
 
-    found: Status = status(options.folder)
+    sweep: Status = status(options.folder)
     if options.json:
-        print(json.dumps(dataclasses.asdict(found), indent=2, ensure_ascii=False))
-        return 0 if found.healthy else 1
-    print(f"{found.folder}{f' ({found.name})' if found.name else ''}: {'running' if found.running else 'not running'}")
-    left = "" if found.seconds_left is None or not found.to_do else f", {duration(found.seconds_left)} left"
-    print(f"{found.done} of {found.cells} cells done, {len(found.failed)} failed, {found.to_do} to do{left}")
-    for title in found.in_progress:
+        print(json.dumps(dataclasses.asdict(sweep), indent=2, ensure_ascii=False))
+        return 0 if sweep.healthy else 1
+    print(f"{sweep.folder}{f' ({sweep.name})' if sweep.name else ''}: {'running' if sweep.running else 'not running'}")
+    left = "" if sweep.seconds_left is None or not sweep.to_do else f", {duration(sweep.seconds_left)} left"
+    print(f"{sweep.done} of {sweep.cells} cells done, {len(sweep.failed)} failed, {sweep.to_do} to do{left}")
+    for title in sweep.in_progress:
         print(f"  running    {title}")
-    for title, error in found.failed.items():
+    for title, error in sweep.failed.items():
         print(f"  failed     {title}: {' '.join(error.split())}")
-    for title, count in found.unhealthy.items():
+    for title, count in sweep.unhealthy.items():
         print(f"  unhealthy  {title}: {count} seed{'s' if count != 1 else ''}")
-    return 0 if found.healthy else 1
+    return 0 if sweep.healthy else 1

@@ -64,15 +64,15 @@ def _target(options: argparse.Namespace) -> Target | None:
     """Where to run beside this process, from the options of the group `cluster`; None for this process."""
     from linbet_jax.sweep.targets import Slurm, parse
 
-    found = None if options.cluster is None else parse(options.cluster)
+    target = None if options.cluster is None else parse(options.cluster)
     names = [name for name in _SLURM if getattr(options, name) is not None]
-    if isinstance(found, type):
+    if isinstance(target, type):
         if options.queue is None:
             raise InputError("--cluster slurm: needs --queue NAME, the partition whose jobs are the workers")
         return Slurm(**{name: getattr(options, name) for name in names})
     if names:
         raise InputError(f"--{names[0]}: goes with --cluster slurm")
-    return found
+    return target
 
 
 _SLURM = ("queue", "account", "jobs", "cores", "memory", "walltime")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from linbet_jax.cli.progress import Reporter
+from linbet_jax.cli.progress import TerminalReporter
 from linbet_jax.simulation import runtime
 
 __all__ = ["run"]
@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     took = runtime.prepare(options.device)
     from linbet_jax.experiments import table1
 
-    Reporter(quiet=options.quiet).say(f"device: {took} ({options.device})")
+    TerminalReporter(quiet=options.quiet).say(f"device: {took} ({options.device})")
     rows = table1.rows(options.sets)
     files = table1.write(rows, Path(options.out)) if options.out else ()
     if not options.quiet:

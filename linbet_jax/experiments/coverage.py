@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,18 +19,17 @@ from numpy.typing import NDArray
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
-from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
+from linbet_jax.experiments.shared import POLICIES, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
 from linbet_jax.policies import bystander
 from linbet_jax.statistics.intervals import quantile_interval, share_interval
-from linbet_jax.statistics.tables import aligned_table, csv_text, markdown_table, number, span
+from linbet_jax.statistics.tables import aligned_table, markdown_table, number, span
 from linbet_jax.storage import provenance
 
 __all__ = ["POLICIES", "plan"]
 
-POLICIES = ("menu", "mom", "tofu", "crt", "oful")
 PLAY = {False: "adaptive", True: "in advance"}
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 SEED = 5  # of the experiment's key
@@ -50,6 +49,39 @@ PROBLEMS: tuple[tuple[str, PayoffLaw | None, float | None], ...] = (  # set, law
 FULL_PROBLEMS = (*PROBLEMS, ("S1", SymmetricPareto(2.0), 0.5), ("S1", CenteredPareto(1.5), 0.25))
 
 
+def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
+    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons.
+
+    Raises:
+        InputError: a horizon that a policy cannot have.
+    """
+    asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
+    pulls = horizon or (None if full else HORIZON)
+    played: list[tuple[Task, bool]] = []
+    for set_name, noise, epsilon in FULL_PROBLEMS if full else PROBLEMS:
+        bandit = problem(set_name, noise, epsilon)
+        other: dict[str, Any] = {"place": bandit.name, "bandit": bandit, "instance": provenance.instance_digest(bandit)}
+        for name in POLICIES:
+            task = dataclasses.replace(Task.on(set_name, name, horizon=pulls, scales=GRID, key=SEED, **asked), **other)
+            task.made()
+            played += [(task, False), (task, True)]
+    cells = []
+    for task, in_advance in played:
+        title, compute = f"{task.title}/{PLAY[in_advance]}", functools.partial(_compute, in_advance)
+        replications = (1 + in_advance) * task.replications  # a bystander plays two pulls for one
+        cells.append(task.cell(compute, title=title, replications=replications, in_advance=in_advance))
+    config = {**asked, "full": full, "cells": [cell.identity for cell in cells]}
+
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        points, notes = [], set()
+        for (task, in_advance), result in zip(played, results.values(), strict=True):
+            points += _points(task, in_advance, result)
+            notes |= {f"{note} ({points[-1].problem})" for note in result.facts["notes"]}
+        return _outputs(points, sorted(notes))
+
+    return Experiment("coverage", config, dtype, cells, code=(*shared.CODE, _compute), show=show)
+
+
 def problem(set_name: str, noise: PayoffLaw | None, epsilon: float | None) -> LinearBandit:
     """A set's arms and theta* under a payoff law."""
     original = dataset(set_name)
@@ -62,34 +94,7 @@ def problem(set_name: str, noise: PayoffLaw | None, epsilon: float | None) -> Li
     )
 
 
-def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Plan:
-    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons.
-
-    Raises:
-        InputError: a horizon that a policy cannot have.
-    """
-    known: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
-    pulls = horizon or (None if full else HORIZON)
-    runs = []
-    for set_name, noise, epsilon in FULL_PROBLEMS if full else PROBLEMS:
-        bandit = problem(set_name, noise, epsilon)
-        other: dict[str, Any] = {"place": bandit.name, "bandit": bandit, "instance": provenance.instance_digest(bandit)}
-        for name in POLICIES:
-            task = dataclasses.replace(Task.on(set_name, name, horizon=pulls, scales=GRID, key=SEED, **known), **other)
-            task.made()
-            runs += [Run(task, in_advance) for in_advance in (False, True)]
-    cells = [run.cell() for run in runs]
-    config = {**known, "full": full, "cells": [cell.identity for cell in cells]}
-
-    def show(results: Mapping[str, CellResult]) -> Outputs:
-        pairs = list(zip(runs, results.values(), strict=True))
-        notes = sorted({f"{note} ({run.problem})" for run, cell in pairs for note in cell.facts["notes"]})
-        return _outputs(Report([run.with_points(cell) for run, cell in pairs], notes))
-
-    return Plan("coverage", config, dtype, cells, code=(*shared.CODE, _compute), show=show)
-
-
-def _compute(task: Task, in_advance: bool, progress: Progress) -> CellResult:
+def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:
     """All scales of one cell as one batch."""
     policy, grid = task.made()
     if in_advance:
@@ -110,24 +115,39 @@ def _compute(task: Task, in_advance: bool, progress: Progress) -> CellResult:
     return CellResult(columns, {"notes": shared.notes_of(results)})
 
 
-# From numbers to a report --------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Point:
-    """One policy, law, kind of play and scale.
+class CoveragePoint:
+    """A policy on a law with one scale.
 
     Attributes:
+        task: what was played.
+        in_advance: whether the arms were drawn in advance.
         scale: the radius_scale.
         unhealthy: replications that are left out.
         ratios: `[seeds]` worst ratios of the others, sorted.
         misses: `[seeds - covered]` pulls of the first misses.
     """
 
+    task: Task
+    in_advance: bool
     scale: float
     unhealthy: int
     ratios: NDArray[np.float64]
     misses: NDArray[np.int64]
+
+    @property
+    def problem(self) -> str:
+        """Set, law and epsilon, e.g. `S3: Pareto(2), ε=0.5`."""
+        bandit = self.task.bandit
+        return f"{bandit.name.split()[0]}: {bandit.noise.name}, ε={bandit.epsilon:g}"
+
+    @property
+    def policy(self) -> str:
+        """As tables write it."""
+        return policy_label(self.task.policy)
 
     @property
     def seeds(self) -> int:
@@ -139,213 +159,136 @@ class Point:
         """Those whose region held theta* at every update."""
         return self.seeds - self.misses.size
 
-    @property
+    @functools.cached_property
     def share(self) -> tuple[float, float, float]:
         """P(covered), estimated, with its 95% interval."""
         ends = share_interval(self.covered, self.seeds, method="clopper-pearson")
         return self.covered / self.seeds if self.seeds else math.nan, *ends
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A task, played adaptively or with arms drawn in advance; when it is done, with a point for each scale."""
-
-    task: Task
-    in_advance: bool
-    points: Sequence[Point] = ()
-
-    @property
-    def problem(self) -> str:
-        """Set, law and epsilon, e.g. `S3: Pareto(2), ε=0.5`."""
-        bandit = self.task.bandit
-        return f"{bandit.name.split()[0]}: {bandit.noise.name}, ε={bandit.epsilon:g}"
-
-    @property
-    def unhealthy(self) -> int:
-        """Replications that met something non-finite."""
-        return sum(point.unhealthy for point in self.points)
-
-    def cell(self) -> Cell:
-        """Its piece of work; a bystander plays two pulls for one."""
-        task, times = self.task, 1 + self.in_advance
-        title, identity = f"{task.title}/{PLAY[self.in_advance]}", {**task.identity, "in_advance": self.in_advance}
-        compute = functools.partial(_compute, task, self.in_advance)
-        return Cell(title, identity, times * task.pulls, COMPILE_SECONDS + times * task.core_seconds, compute)
-
-    def with_points(self, result: CellResult) -> Run:
-        """The run after its cell's result."""
-        shape = (len(GRID), self.task.seeds)
-        misses, ratios, words = (result.columns[n].reshape(shape) for n in ("first_miss", "worst_ratio", "health"))
-        points = []
-        for scale, miss, ratio, health in zip(GRID, misses, ratios, words, strict=True):
-            well = health == 0
-            points.append(Point(scale, int(np.count_nonzero(health)), np.sort(ratio[well]), miss[well & (miss > 0)]))
-        return dataclasses.replace(self, points=points)
+def _points(task: Task, in_advance: bool, result: CellResult) -> list[CoveragePoint]:
+    """One for each scale, from a cell's result."""
+    columns, points = result.shaped(len(GRID), task.seeds), []
+    rows = zip(GRID, columns["first_miss"], columns["worst_ratio"], columns["health"], strict=True)
+    for scale, miss, ratio, health in rows:
+        well = health == 0
+        unhealthy, misses = int(np.count_nonzero(health)), miss[well & (miss > 0)]
+        points.append(CoveragePoint(task, in_advance, scale, unhealthy, np.sort(ratio[well]), misses))
+    return points
 
 
-class Report(shared.Report):
-    """The runs, by law and policy."""
-
-    @property
-    def delta(self) -> float:
-        """Of every region."""
-        return float(self.runs[0].task.delta)
-
-    @property
-    def problems(self) -> list[str]:
-        """The laws, in order."""
-        return list(dict.fromkeys(run.problem for run in self.runs))
-
-    @property
-    def setting(self) -> str:
-        """Seeds and constants."""
-        pulls = " or ".join(f"{horizon:,}" for horizon in sorted({run.task.horizon for run in self.runs}))
-        seeds, constants = super().setting.split(", ", 1)
-        return f"{seeds}, T = {pulls}, {constants}"
-
-    def pairs(self) -> Iterator[tuple[Run, Run]]:
-        """Adaptive play and arms drawn in advance, of the same law and policy."""
-        advance = {run.task.title: run for run in self.runs if run.in_advance}
-        for run in self.runs:
-            if not run.in_advance:
-                yield run, advance[run.task.title]
+# How it is shown -----------------------------------------------------------------------------------------------------
 
 
-# From a report to tables and figures ---------------------------------------------------------------------------------
+def _outputs(points: Sequence[CoveragePoint], notes: Sequence[str]) -> Outputs:
+    pulls = " or ".join(f"{horizon:,}" for horizon in sorted({point.task.horizon for point in points}))
+    seeds, constants = points[0].task.setting.split(", ", 1)
+    setting, promise = f"{seeds}, T = {pulls}, {constants}", 1 - float(points[0].task.delta)
+    unhealthy = sum(point.unhealthy for point in points)
+    legend, rows = LEGEND.format(promise=promise), _rows(points, promise)
 
-
-def _outputs(report: Report) -> Outputs:
-    title = f"How often the confidence regions hold θ* ({report.setting})".replace(
-        " = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
-    )
-    return Outputs(
-        _terminal_text(report),
-        {"coverage": chart_figure(_charts(report), title=title, note=_note(report))},
-        {"coverage.md": _markdown(report), "coverage.csv": _csv(report)},
-        report.unhealthy,
-    )
-
-
-def _terminal_text(report: Report) -> str:
-    """For every law and policy: P(covered) at the literal radii, and where it falls below 1 - delta."""
     header = ("law", "policy", "P(covered) at ×1", "in advance", "lost at", "in advance", "radius needed")
-    lines = [f"P(theta* in every region), {report.setting}", aligned_table(header, _summary(report), left=2)]
-    return "\n".join([*lines, "", _legend(report), *shared.unhealthy_line(report.unhealthy, "share")])
+    text = [f"P(theta* in every region), {setting}", aligned_table(header, rows, left=2), "", legend]
+    text += shared.unhealthy_line(unhealthy, "share")
+
+    markdown = [f"# Coverage of θ* by the confidence regions ({setting})", "", legend, "", *IN_ADVANCE]
+    header = (*header[:3], "in advance at ×1", "lost at", "in advance lost at", "radius needed")
+    markdown += markdown_table(header, rows)
+    for name, of_problem in shared.grouped(points, lambda point: point.problem).items():
+        rows = shared.wide_rows(
+            of_problem,
+            lambda point: (point.policy, PLAY[point.in_advance]),
+            lambda point: point.scale,
+            lambda point: span(*point.share),
+            GRID,
+        )
+        markdown += shared.section(name, ["policy", "play", *(f"×{scale:g}" for scale in GRID)], rows)
+    markdown += shared.notes_section(notes, unhealthy, "share")
+
+    title = shared.unbroken(f"How often the confidence regions hold θ* ({setting})")
+    figure = chart_figure(_charts(points, promise), title=title, note=NOTE.format(promise=promise))
+    documents = {"coverage.md": "\n".join(markdown), "coverage.csv": shared.csv_of([_record(p) for p in points])}
+    return Outputs("\n".join(text), {"coverage": figure}, documents, unhealthy)
 
 
-def _summary(report: Report) -> list[list[str]]:
+LEGEND = (
+    "Shares with 95% Clopper-Pearson intervals. Lost at: the largest scale of the grid whose interval lies below "
+    "1 - δ = {promise:g}, and the median pull of the first miss there: an early one is the ridge's bias, which a "
+    "scaled β no longer holds, rather than the noise. Radius needed: the {promise:g}-quantile of the worst ratio "
+    "||θ_t - θ*||_V / β_t under literal adaptive play, with its 95% interval: below 1 the literal radius is too "
+    "wide by its inverse."
+)
+IN_ADVANCE = (
+    "In advance: the arms are chosen by another copy of the policy, which plays with the same scale and sees other",
+    "payoffs, so that they have the law of adaptive play's arms and do not depend on the region's own payoffs.",
+    "",
+)
+NOTE = (
+    "P(‖θ_t − θ*‖ in V_t ≤ β_t at every update) against radius_scale, which multiplies every β, with 95% "
+    "Clopper–Pearson intervals; dashed: the promised 1 − δ = {promise:g}. Above: the policy plays with "
+    "the scale. Below: arms drawn in advance, by another copy of the policy that plays with the scale and sees "
+    "other payoffs; the lemmas behind MENU's and TOFU's regions assume that."
+)
+
+
+def _rows(points: Sequence[CoveragePoint], promise: float) -> list[list[str]]:
+    """For every law and policy: P(covered) at the literal radii, and where it falls below 1 - delta."""
     rows = []
-    for adaptive, in_advance in report.pairs():
-        points = (adaptive.points, in_advance.points)
-        shares = [span(*of_run[0].share) for of_run in points]
-        lost = [_lost(of_run, report.delta) for of_run in points]
-        needed = _needed(adaptive.points[0], report.delta)
-        rows.append([adaptive.problem, policy_label(adaptive.task.policy), *shares, *lost, needed])
+    for names, both in shared.grouped(points, lambda point: (point.problem, point.policy)).items():
+        curves = [[point for point in both if point.in_advance == kind] for kind in PLAY]
+        shares, lost = [span(*curve[0].share) for curve in curves], [_lost(curve, promise) for curve in curves]
+        rows.append([*names, *shares, *lost, _needed(curves[0][0], promise)])
     return rows
 
 
-def _lost(points: Sequence[Point], delta: float) -> str:
+def _lost(curve: Iterable[CoveragePoint], promise: float) -> str:
     """The largest scale at which coverage is below 1 - delta beyond sampling error, and the median first miss there."""
-    lost = [point.scale for point in points if point.share[2] < 1 - delta]
+    lost = [point for point in curve if point.share[2] < promise]
     if not lost:
         return "never"
-    misses = next(point.misses for point in points if point.scale == max(lost))
-    return f"×{max(lost):g}, pull {number(np.median(misses))}"
+    point = max(lost, key=lambda point: point.scale)
+    return f"×{point.scale:g}, pull {number(np.median(point.misses))}"
 
 
-def _needed(point: Point, delta: float) -> str:
+def _needed(point: CoveragePoint, promise: float) -> str:
     """The factor on the radius, as played, that covers with probability 1 - delta exactly."""
     if not point.seeds:
         return "–"
-    estimate = quantile_interval(point.ratios, 1 - delta)
+    estimate = quantile_interval(point.ratios, promise)
     return f"×{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
-def _legend(report: Report) -> str:
-    promise = f"{1 - report.delta:g}"
-    return (
-        f"Shares with 95% Clopper-Pearson intervals. Lost at: the largest scale of the grid whose interval lies below "
-        f"1 - δ = {promise}, and the median pull of the first miss there: an early one is the ridge's bias, which a "
-        f"scaled β no longer holds, rather than the noise. Radius needed: the {promise}-quantile of the worst ratio "
-        "||θ_t - θ*||_V / β_t under literal adaptive play, with its 95% interval: below 1 the literal radius is too "
-        "wide by its inverse."
-    )
+def _charts(points: Sequence[CoveragePoint], promise: float) -> list[list[Chart]]:
+    """Adaptive play above, arms drawn in advance below, a column for each law."""
 
+    def chart(title: str, label: str, of_chart: Sequence[CoveragePoint]) -> Chart:
+        series = [Series("", "#6E6E6E", [min(GRID), max(GRID)], [promise] * 2, line="--", marker="")]
+        for name, curve in shared.grouped(of_chart, lambda point: point.task.policy).items():
+            x, y, low, high = np.array([(point.scale, *point.share) for point in reversed(curve)]).T
+            series.append(Series(policy_label(name), COLORS[name], x, y, low, high))
+        return Chart(title, "radius_scale", f"P(covered), {label}", series, (True, False), (-0.04, 1.04))
 
-def _note(report: Report) -> str:
-    return (
-        f"P(‖θ_t − θ*‖ in V_t ≤ β_t at every update) against radius_scale, which multiplies every β, with 95% "
-        f"Clopper–Pearson intervals; dashed: the promised 1 − δ = {1 - report.delta:g}. Above: the policy plays with "
-        "the scale. Below: arms drawn in advance, by another copy of the policy that plays with the scale and sees "
-        "other payoffs; the lemmas behind MENU's and TOFU's regions assume that."
-    )
-
-
-def _charts(report: Report) -> list[list[Chart]]:
     rows = []
-    for in_advance in (False, True):
-        row = []
-        for problem in report.problems:
-            level = [1 - report.delta] * 2
-            series = [Series("", "#6E6E6E", [min(GRID), max(GRID)], level, line="--", marker="")]
-            for run in report.runs:
-                if (run.problem, run.in_advance) == (problem, in_advance):
-                    points = sorted(run.points, key=lambda point: point.scale)
-                    x, y, low, high = np.array([(p.scale, *p.share) for p in points]).T
-                    series.append(Series(policy_label(run.task.policy), COLORS[run.task.policy], x, y, low, high))
-            label = f"P(covered), {'arms drawn in advance' if in_advance else 'adaptive play'}"
-            row.append(Chart(problem, "radius_scale", label, series, (True, False), (-0.04, 1.04)))
-        rows.append(row)
+    for in_advance, label in ((False, "adaptive play"), (True, "arms drawn in advance")):
+        row = shared.grouped((p for p in points if p.in_advance == in_advance), lambda point: point.problem)
+        rows.append([chart(name, label, of_chart) for name, of_chart in row.items()])
     return rows
 
 
-def _markdown(report: Report) -> str:
-    lines = [f"# Coverage of θ* by the confidence regions ({report.setting})", "", _legend(report), ""]
-    lines += [
-        "In advance: the arms are chosen by another copy of the policy, which plays with the same scale and sees other",
-        "payoffs, so that they have the law of adaptive play's arms and do not depend on the region's own payoffs.",
-        "",
-    ]
-    header = [
-        "law",
-        "policy",
-        "P(covered) at ×1",
-        "in advance at ×1",
-        "lost at",
-        "in advance lost at",
-        "radius needed",
-    ]
-    lines += markdown_table(header, _summary(report))
-    for problem in report.problems:
-        lines += [f"## {problem}", ""]
-        runs = [run for run in report.runs if run.problem == problem]
-        lines += markdown_table(
-            ["policy", "play", *(f"×{scale:g}" for scale in GRID)],
-            [
-                [policy_label(run.task.policy), PLAY[run.in_advance], *(span(*point.share) for point in run.points)]
-                for run in runs
-            ],
-        )
-    lines += shared.notes_section(report.notes, report.unhealthy, "share")
-    return "\n".join(lines)
-
-
-def _csv(report: Report) -> str:
-    header = ["problem", "policy", "play", "horizon", "radius_scale", "seeds", "unhealthy", "covered", "share", "low"]
-    header += ["high", "worst_ratio_median", "worst_ratio_quantile", "worst_ratio_max", "first_miss_median"]
-    rows = []
-    for run in report.runs:
-        for p in run.points:
-            ratios = [float(np.quantile(p.ratios, q)) for q in (0.5, 1 - report.delta, 1.0)] if p.seeds else [None] * 3
-            miss = float(np.median(p.misses)) if p.misses.size else None
-            fixed = [
-                run.problem,
-                run.task.policy,
-                PLAY[run.in_advance],
-                run.task.horizon,
-                p.scale,
-                p.seeds,
-                p.unhealthy,
-            ]
-            rows.append([*fixed, p.covered, *p.share, *ratios, miss])
-    return csv_text(header, rows)
+def _record(point: CoveragePoint) -> dict[str, object]:
+    played = {"problem": point.problem, "policy": point.task.policy, "play": PLAY[point.in_advance]}
+    seeds = {"seeds": point.seeds, "unhealthy": point.unhealthy, "covered": point.covered}
+    quantiles = {"median": 0.5, "quantile": 1 - point.task.delta, "max": 1.0}
+    ratios = {
+        f"worst_ratio_{name}": float(np.quantile(point.ratios, probability)) if point.seeds else None
+        for name, probability in quantiles.items()
+    }
+    return {
+        **played,
+        "horizon": point.task.horizon,
+        "radius_scale": point.scale,
+        **seeds,
+        **dict(zip(("share", "low", "high"), point.share, strict=True)),
+        **ratios,
+        "first_miss_median": float(np.median(point.misses)) if point.misses.size else None,
+    }

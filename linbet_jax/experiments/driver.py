@@ -1,9 +1,9 @@
 """The one runner of all experiments: cells that survive a kill, then the tables and figures made of them.
 
-An experiment is a module of this package with a function `plan(**options) -> Plan`, which builds and checks everything
-before anything runs. `run` computes the plan's cells, keeps each in the run folder as soon as it is finished (the
-sweeps' store, one Parquet file a cell), and hands their numbers to the plan's `show`. Everything that is written is
-made from the stored cells alone, so that drawing again computes nothing, and a killed run carries on.
+An experiment is a module of this package with a function `plan(**options) -> Experiment`, which builds and checks
+everything before anything runs. `run` computes its cells, keeps each in the run folder as soon as it is finished (the
+sweeps' store, one Parquet file a cell), and hands their numbers to its `show`. Everything that is written is made from
+the stored cells alone, so that drawing again computes nothing, and a killed run carries on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from linbet_jax.storage import provenance
 from linbet_jax.storage.results import RunFolder, digest, write_text
 from linbet_jax.sweep.store import Store
 
-__all__ = ["Cell", "CellResult", "Outputs", "Plan", "Progress", "Reporter", "long_form", "run"]
+__all__ = ["CellResult", "Experiment", "Outputs", "Progress", "RunReporter", "StudyCell", "long_form", "run"]
 
 COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
@@ -48,13 +48,17 @@ class CellResult(NamedTuple):
     facts: Mapping[str, Any] = {}
     seconds: Mapping[str, float] = {}
 
-    def where(self, column: str, value: float) -> dict[str, NDArray[Any]]:
-        """The columns' rows in which one of them has a value."""
+    def where(self, column: str, value: float) -> CellResult:
+        """The rows alone in which a column has a value."""
         rows = self.columns[column] == value
-        return {name: values[rows] for name, values in self.columns.items()}
+        return self._replace(columns={name: values[rows] for name, values in self.columns.items()})
+
+    def shaped(self, *shape: int) -> dict[str, NDArray[Any]]:
+        """The columns as arrays of a shape, that of the `long_form` they come from."""
+        return {name: column.reshape(shape) for name, column in self.columns.items()}
 
 
-class Cell(NamedTuple):
+class StudyCell(NamedTuple):
     """A piece of work.
 
     Attributes:
@@ -96,7 +100,7 @@ class Outputs(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Experiment:
     """An experiment, built and checked.
 
     Attributes:
@@ -108,24 +112,22 @@ class Plan:
             change computes it again, while a new caption does not.
         show: makes the outputs from the cells' results by their titles.
         workers: cells that are computed side by side.
-        shared_programs: cells that compile nothing, since another one's program serves them too.
         notice: what must be said before it starts.
     """
 
     name: str
     config: Mapping[str, Any]
     dtype: str
-    cells: Sequence[Cell]
+    cells: Sequence[StudyCell]
     code: Sequence[Any]
     show: Callable[[Mapping[str, CellResult]], Outputs]
     workers: int = 1
-    shared_programs: int = 0
     notice: str = ""
 
     @property
     def core_seconds(self) -> float:
         """Estimate of the CPU time."""
-        return sum(cell.core_seconds for cell in self.cells) - COMPILE_SECONDS * self.shared_programs
+        return sum(cell.core_seconds for cell in self.cells)
 
     def cost(self, cores: int) -> str:
         """What the run will take, in one phrase; the minutes are those of so many cores."""
@@ -154,7 +156,7 @@ def long_form(axes: Mapping[str, ArrayLike], values: Mapping[str, ArrayLike]) ->
 # What a run tells ----------------------------------------------------------------------------------------------------
 
 
-class Reporter(Protocol):
+class RunReporter(Protocol):
     """Where progress goes; called from several threads."""
 
     def say(self, line: str) -> None:
@@ -178,7 +180,7 @@ class Progress:
         pulls: of the cell, over all its replications.
     """
 
-    def __init__(self, reporter: Reporter, pulls: int) -> None:
+    def __init__(self, reporter: RunReporter, pulls: int) -> None:
         """Nothing is done yet."""
         self._reporter, self.left = reporter, pulls
 
@@ -203,11 +205,13 @@ class Progress:
 # Running -------------------------------------------------------------------------------------------------------------
 
 
-def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -> tuple[Outputs, tuple[Path, ...]]:
+def run(
+    experiment: Experiment, out: Path, *, kind: str, devices: str, reporter: RunReporter
+) -> tuple[Outputs, tuple[Path, ...]]:
     """Computes what is not in the folder yet, then writes tables, figures and the manifest.
 
     Args:
-        plan: the experiment.
+        experiment: what to run.
         out: the run folder.
         kind: the device's own name; it decides the last bits of the numbers.
         devices: the devices in words, for the manifest.
@@ -220,13 +224,13 @@ def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -
         RunFolderError: the folder holds something else; nothing has been changed then.
     """
     begun = time.perf_counter()
-    numerics = provenance.numerics(plan.dtype, kind)
-    ids = _identities(plan, numerics)
-    with RunFolder(out, {"experiment": plan.name, **plan.config, "numerics": numerics}) as folder:
+    numerics = provenance.numerics(experiment.dtype, kind)
+    ids = _identities(experiment, numerics)
+    with RunFolder(out, {"experiment": experiment.name, **experiment.config, "numerics": numerics}) as folder:
         folder.update_manifest(status="running", environment=provenance.environment(devices))
-        results = _finish(plan, ids, folder, reporter)
+        results = _finish(experiment, ids, folder, reporter)
         reporter.say("drawing")
-        outputs = plan.show(results)
+        outputs = experiment.show(results)
         files = _write(outputs, folder)
         folder.update_manifest(
             **outputs.sections,
@@ -239,7 +243,7 @@ def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -
                     **results[cell.title].facts,
                     "seconds": results[cell.title].seconds,
                 }
-                for cell in plan.cells
+                for cell in experiment.cells
             },
             outputs=[path.name for path in files],
             seconds_of_last_run=round(time.perf_counter() - begun, 3),
@@ -247,17 +251,19 @@ def run(plan: Plan, out: Path, *, kind: str, devices: str, reporter: Reporter) -
         return outputs, (*files, folder.file("manifest.json"))
 
 
-def _identities(plan: Plan, numerics: Mapping[str, Any]) -> dict[str, str]:
+def _identities(experiment: Experiment, numerics: Mapping[str, Any]) -> dict[str, str]:
     """Every cell's id by its title: the hash of everything that decides its numbers; other cells do not."""
-    sources = [inspect.getsource(each) for each in (long_form, *plan.code)]
-    shared = {"experiment": plan.name, "numerics": numerics, "code": digest(sources)}
-    ids = {cell.title: digest({**shared, "cell": cell.identity})[:32] for cell in plan.cells}
-    if len(ids) < len(plan.cells):
-        raise ValueError(f"{plan.name}: two cells have one title")
+    sources = [inspect.getsource(source) for source in (long_form, *experiment.code)]
+    shared = {"experiment": experiment.name, "numerics": numerics, "code": digest(sources)}
+    ids = {cell.title: digest({**shared, "cell": cell.identity})[:32] for cell in experiment.cells}
+    if len(ids) < len(experiment.cells):
+        raise ValueError(f"{experiment.name}: two cells have one title")
     return ids
 
 
-def _finish(plan: Plan, ids: Mapping[str, str], folder: RunFolder, reporter: Reporter) -> dict[str, CellResult]:
+def _finish(
+    experiment: Experiment, ids: Mapping[str, str], folder: RunFolder, reporter: RunReporter
+) -> dict[str, CellResult]:
     """Every cell's result by its title; what is not in the folder yet is computed and put there."""
     store = Store(folder.path)
     timings: dict[str, Any] = dict(folder.manifest.get("timings", {}))
@@ -266,30 +272,32 @@ def _finish(plan: Plan, ids: Mapping[str, str], folder: RunFolder, reporter: Rep
         stored = store.read_columns(ids[title])
         return None if stored is None else CellResult(*stored, timings.get(title, {}))
 
-    loaded = {cell.title: load(cell.title) for cell in plan.cells}
-    results = {title: each for title, each in loaded.items() if each is not None}
+    loaded = {cell.title: load(cell.title) for cell in experiment.cells}
+    results = {title: result for title, result in loaded.items() if result is not None}
     for name in store.damaged:
         reporter.say(f"damaged: {name} is computed again")
     if results:
-        reporter.say(f"{len(results)} of {len(plan.cells)} cells are done already")
-    missing = [cell for cell in plan.cells if cell.title not in results]
+        reporter.say(f"{len(results)} of {len(experiment.cells)} cells are done already")
+    missing = [cell for cell in experiment.cells if cell.title not in results]
     with reporter.work(sum(cell.pulls for cell in missing), "starting"):
-        for cell, computed in _computed(missing, plan.workers, reporter):
+        for cell, computed in _computed(missing, experiment.workers, reporter):
             store.write_columns(ids[cell.title], computed.columns, computed.facts)
             timings[cell.title] = computed.seconds
             folder.update_manifest(timings=timings)
             stored = load(cell.title)
             assert stored is not None
             results[cell.title] = stored
-            place = f"[{len(results):{len(str(len(plan.cells)))}d}/{len(plan.cells)}]"
+            place = f"[{len(results):{len(str(len(experiment.cells)))}d}/{len(experiment.cells)}]"
             reporter.say(f"{place} {cell.title}{cell.line(stored)} ({computed.seconds['wall']:.1f} s)")
-    return {cell.title: results[cell.title] for cell in plan.cells}
+    return {cell.title: results[cell.title] for cell in experiment.cells}
 
 
-def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterator[tuple[Cell, CellResult]]:
+def _computed(
+    cells: Sequence[StudyCell], workers: int, reporter: RunReporter
+) -> Iterator[tuple[StudyCell, CellResult]]:
     """Every cell and its result, as they come; an error or Ctrl-C drops what has not begun and waits for nothing."""
 
-    def compute(cell: Cell) -> CellResult:
+    def compute(cell: StudyCell) -> CellResult:
         reporter.describe(cell.title)
         progress = Progress(reporter, cell.pulls)
         begun = time.perf_counter(), time.process_time()
@@ -306,7 +314,7 @@ def _computed(cells: Sequence[Cell], workers: int, reporter: Reporter) -> Iterat
     cells = sorted(cells, key=lambda cell: -cell.core_seconds)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
-        futures: dict[Future[CellResult], Cell] = {pool.submit(compute, cell): cell for cell in cells}
+        futures: dict[Future[CellResult], StudyCell] = {pool.submit(compute, cell): cell for cell in cells}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,18 +18,17 @@ from numpy.typing import NDArray
 
 from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, CellResult, Outputs, Plan, Progress, long_form
-from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
+from linbet_jax.experiments.shared import POLICIES, Task
 from linbet_jax.experiments.table1 import data_set_names
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
 from linbet_jax.statistics.regret import Summary, paired_difference, summarize
-from linbet_jax.statistics.tables import aligned_table, csv_text, interval, markdown_table, number
+from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number
 from linbet_jax.statistics.tuning import GRID, TUNING, TuningCurve
 from linbet_jax.storage import provenance
 
 __all__ = ["POLICIES", "plan"]
 
-POLICIES = ("menu", "mom", "tofu", "crt", "oful")
 RADII = ("literal", "tuned")
 RECORDS = 200
 SEED = 0  # of the experiment's key
@@ -47,70 +46,49 @@ def plan(
     tuning_seeds: int = 10,
     horizon: int | None = None,
     dtype: str = "float64",
-) -> Plan:
+) -> Experiment:
     """Every policy on every set, or on those that are named; T is the paper's unless one is given for all.
 
-    Args:
-        sets: names among the data sets, in the order of the panels.
-        seeds: evaluation replications.
-        tuning_seeds: replications that choose the scale.
-        horizon: T, pulls.
-        dtype: "float64" or "float32".
+    Sets are in the order of the panels; `tuning_seeds` replications choose the scale, `seeds` others are shown.
 
     Raises:
         InputError: an unknown data set, or a horizon that a policy cannot have.
     """
-    known: dict[str, Any] = {"seeds": seeds, "dtype": dtype, "scales": GRID, "key": SEED}
+    settings: dict[str, Any] = {"seeds": seeds, "dtype": dtype, "scales": GRID, "key": SEED}
     names = data_set_names(sets)
-    tasks = [Task.on(name, policy, horizon=horizon, **known) for name in names for policy in POLICIES]
-    cells = [_cell(task, tuning_seeds) for task in tasks]
-    config = {
-        "sets": list(names),
-        "policies": list(POLICIES),
-        "seeds": seeds,
-        "tuning_seeds": tuning_seeds,
-        "horizon": "paper" if horizon is None else horizon,
-        "delta": tasks[0].delta,
-        "ridge": tasks[0].ridge,
-        "radius_scale_grid": list(GRID),
-        "records": RECORDS,
-        "key": {"seed": SEED, "tuning_fold": TUNING},
-        "instances": {task.place: task.instance for task in tasks},
-    }
+    tasks = [Task.on(name, policy, horizon=horizon, **settings) for name in names for policy in POLICIES]
+    replications = len(GRID) * tuning_seeds + len(RADII) * seeds
+    cells, tuning = [], {"tuning_seeds": tuning_seeds, "tuning_fold": TUNING}
+    for task in tasks:
+        _, [params, *_] = task.made()
+        numbers = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
+        identity: dict[str, Any] = {"records": RECORDS, "params": numbers, **tuning}
+        cell = task.cell(functools.partial(_compute, tuning_seeds), replications=replications, **identity)
+        cells.append(cell._replace(line=functools.partial(_line, task)))
+    config = shared.config_of(
+        tasks,
+        sets=list(names),
+        policies=list(POLICIES),
+        seeds=seeds,
+        tuning_seeds=tuning_seeds,
+        horizon="paper" if horizon is None else horizon,
+        delta=tasks[0].delta,
+        ridge=tasks[0].ridge,
+        radius_scale_grid=list(GRID),
+        records=RECORDS,
+        key={"seed": SEED, "tuning_fold": TUNING},
+    )
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         runs = [run for task in tasks for run in _runs(task, results[task.title])]
         tuning = [_tuning(task, results[task.title]) for task in tasks]
-        return _outputs(Report(runs, _notes(results), tuning, tuning_seeds, horizon is not None))
+        return _outputs(Figure2Runs(runs, tuning, _notes(results), tuning_seeds, horizon is not None))
 
-    quick = f"quick look: horizon {horizon}, not the paper's; every output says so"
-    return Plan(
-        "figure2",
-        config,
-        dtype,
-        cells,
-        code=(*shared.CODE, _compute),
-        show=show,
-        workers=WORKERS,
-        notice="" if horizon is None else quick,
-    )
+    notice = "" if horizon is None else f"quick look: horizon {horizon}, not the paper's; every output says so"
+    return Experiment("figure2", config, dtype, cells, (*shared.CODE, _compute), show, WORKERS, notice)
 
 
-def _cell(task: Task, tuning_seeds: int) -> Cell:
-    """A task's piece of work.
-
-    Raises:
-        InputError: a horizon that the policy cannot have.
-    """
-    _, [params, *_] = task.made()
-    identity = {**task.identity, "tuning_seeds": tuning_seeds, "tuning_fold": TUNING, "records": RECORDS}
-    identity["params"] = {name: value for name, value in params._asdict().items() if name != "radius_scale"}
-    both = dataclasses.replace(task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + 2 * task.seeds)
-    compute, line = functools.partial(_compute, task, tuning_seeds), functools.partial(_line, task)
-    return both.cell()._replace(identity=identity, compute=compute, line=line)
-
-
-def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
+def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     """Tuning, then evaluation through the same compiled program."""
     tuning = task.tuned(tuning_seeds, progress, num_records=RECORDS)
     chosen = tuning.chosen
@@ -123,11 +101,7 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
             {"regret": tuning.regret[..., None], "payoff": np.nan, "health": tuning.health[..., None]},
         ),
         long_form(
-            {
-                "radius_scale": evaluation.scales[: len(results)],
-                "seed": range(task.seeds),
-                "pull": results[0].rounds,
-            },
+            {"radius_scale": evaluation.scales[: len(results)], "seed": range(task.seeds), "pull": results[0].rounds},
             {
                 "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
                 "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
@@ -152,11 +126,11 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
     return CellResult(columns, facts, seconds)
 
 
-# From numbers to a report --------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class CurveRun:
     """One policy on one data set with one radius scale: `[S, R]` regret and payoff, `[S]` health."""
 
     task: Task
@@ -181,172 +155,62 @@ class Run:
         return self.task.policy in DATASETS[self.task.place].policies
 
 
-@dataclasses.dataclass(frozen=True)
-class Report(shared.Report):
-    """Two runs of every cell, literal and tuned.
-
-    Attributes:
-        tuning: of every cell.
-        tuning_seeds: tuning replications.
-        quick_look: whether the horizons are not the paper's.
-    """
-
-    tuning: Sequence[TuningCurve]
-    tuning_seeds: int
-    quick_look: bool
-
-    @property
-    def sets(self) -> dict[str, Task]:
-        """A task of every set."""
-        return {run.task.place: run.task for run in self.runs}
-
-    @property
-    def unhealthy(self) -> int:
-        """Replications that met something non-finite, in tuning and evaluation; a shared run counts once."""
-        evaluation = {(run.task.title, run.radius_scale): np.count_nonzero(run.health) for run in self.runs}
-        return int(sum(evaluation.values()) + sum(np.count_nonzero(curve.health) for curve in self.tuning))
-
-    def find(self, set_name: str, policy: str, radii: str) -> Run:
-        """One run by name."""
-        [run] = [r for r in self.runs if (r.task.place, r.task.policy, r.radii) == (set_name, policy, radii)]
-        return run
-
-    @property
-    def mark(self) -> str:
-        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
-        return f"QUICK LOOK at T={self.runs[0].task.horizon}, not the paper's T" if self.quick_look else ""
-
-    @property
-    def heading(self) -> str:
-        """One line that says what this is, and that it is not the paper's horizon where it is not."""
-        return f"{self.setting}; {self.mark}" if self.mark else self.setting
-
-    def marked(self, title: str) -> str:
-        """A figure's title, with the mark below it."""
-        return f"{title}\n{self.mark}" if self.mark else title
-
-
-def _title(task: Task) -> str:
-    """A set's heading."""
-    return f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
-
-
-def _runs(task: Task, result: CellResult) -> list[Run]:
+def _runs(task: Task, result: CellResult) -> tuple[CurveRun, CurveRun]:
     """The literal and the tuned run of a cell; they are one and the same where tuning chose the literal scale."""
-    columns = result.where("tuning", 0)
-    rounds = np.unique(columns["pull"])
-    shape = (-1, task.seeds, rounds.size)  # scales, seeds, records
-    scales = columns["radius_scale"].reshape(shape)[:, 0, 0]
-    regret, payoff, health = (columns[name].reshape(shape) for name in ("regret", "payoff", "health"))
-    return [
-        Run(task, radii, float(scales[index]), rounds, regret[index], payoff[index], health[index, :, 0])
-        for radii, index in (("literal", 0), ("tuned", -1))
-    ]
+    evaluation = result.where("tuning", 0)
+    rounds = np.unique(evaluation.columns["pull"])
+    columns = evaluation.shaped(-1, task.seeds, rounds.size)  # scales, seeds, records
+
+    def run(radii: str, scale: int) -> CurveRun:
+        radius_scale = float(columns["radius_scale"][scale, 0, 0])
+        curves = (columns["regret"][scale], columns["payoff"][scale])
+        return CurveRun(task, radii, radius_scale, rounds, *curves, columns["health"][scale, :, 0])
+
+    return run("literal", 0), run("tuned", -1)
 
 
 def _tuning(task: Task, result: CellResult) -> TuningCurve:
-    columns = result.where("tuning", 1)
+    columns = result.where("tuning", 1).shaped(len(GRID), -1)
     return TuningCurve(
         policy=task.policy,
         bandit=task.place,
         horizon=task.horizon,
         grid=GRID,
         criterion="mean",
-        regret=columns["regret"].reshape(len(GRID), -1),
-        health=columns["health"].reshape(len(GRID), -1),
+        regret=columns["regret"],
+        health=columns["health"],
         chosen=result.facts["chosen_radius_scale"],
     )
-
-
-def _notes(results: Mapping[str, CellResult]) -> list[str]:
-    """What the cells have to say beside numbers, each sentence once, with the cells it is about."""
-    about: dict[str, list[str]] = {}
-    for title, cell in results.items():
-        for note in cell.facts["notes"]:
-            about.setdefault(note, []).append(title)
-        again = sum(cell.facts["reruns"].values())
-        if again:
-            note = "Replications repeated with a larger buffer (none was dropped)"
-            about.setdefault(note, []).append(f"{title}: {again}")
-    return [f"{note} ({', '.join(where)})." for note, where in about.items()]
 
 
 def _line(task: Task, result: CellResult) -> str:
     """What is said when a cell is finished."""
     literal, tuned = _runs(task, result)
-    return (
-        f"  regret {_mean_sd(literal.final('regret'))} literal, "
-        f"{_mean_sd(tuned.final('regret'))} at ×{tuned.radius_scale:g}"
-    )
+    regret = [_mean_sd(run.final("regret")) for run in (literal, tuned)]
+    return f"  regret {regret[0]} literal, {regret[1]} at ×{tuned.radius_scale:g}"
 
 
-# From a report to tables and figures ---------------------------------------------------------------------------------
+def _notes(results: Mapping[str, CellResult]) -> list[str]:
+    """What the cells have to say beside numbers, each sentence once, with the cells it is about."""
+    notes = []
+    for title, result in results.items():
+        notes += [(note, title) for note in result.facts["notes"]]
+        again = sum(result.facts["reruns"].values())
+        if again:
+            notes.append(("Replications repeated with a larger buffer (none was dropped)", f"{title}: {again}"))
+    groups = shared.grouped(notes, lambda note: note[0])
+    return [f"{note} ({', '.join(where for _, where in of_note)})." for note, of_note in groups.items()]
 
 
-def _outputs(report: Report) -> Outputs:
-    figures = {
-        "figure2": _figure(report, "payoff", "sd"),
-        "figure2_regret": _figure(report, "regret", "interval"),
-        "figure2_tuning": _tuning_picture(report),
-    }
-    documents = {"table.md": _markdown(report), "curves.csv": _curves(report)}
-    instances = {
-        name: {
-            "hash": task.instance,
-            "K": task.bandit.num_arms,
-            "d": task.bandit.dim,
-            "law": task.bandit.noise.name,
-            "best_mean": task.bandit.best_mean,
-            **provenance.constants(task.bandit),
-        }
-        for name, task in report.sets.items()
-    }
-    sections = {"quick_look": report.quick_look, "instances": instances}
-    return Outputs(_terminal_table(report), figures, documents, report.unhealthy, sections=sections)
-
-
-def _mean_sd(summary: Summary, *, unit: str = " sd") -> str:
-    """Mean and standard deviation, e.g. `21,389 ± 120 sd`; the mean alone for one seed.
-
-    A table whose heading says what follows the ± leaves `unit` empty.
-    """
-    if summary.n == 0:
-        return "none healthy"
-    mean = number(summary.mean)
-    return f"{mean} ± {number(summary.sd)}{unit}" if summary.has_band else mean
-
-
-def _terminal_table(report: Report) -> str:
-    """The table for a terminal: final payoff and regret, mean ± sd over seeds, under both kinds of radii."""
-    header = ("set", "policy", "payoff, literal", "regret, literal", "scale", "payoff, tuned", "regret, tuned")
-    rows = []
-    for run in report.runs:
-        if run.radii == "literal":
-            tuned = report.find(run.task.place, run.task.policy, "tuned")
-            values = [_mean_sd(r.final(q), unit="") for r in (run, tuned) for q in ("payoff", "regret")]
-            name = policy_label(run.task.policy) + "*" * run.in_pair
-            rows.append((run.task.place, name, *values[:2], f"×{tuned.radius_scale:g}", *values[2:]))
-    return "\n".join(
-        [
-            f"Final cumulative payoff and pseudo-regret, mean ± sd ({report.heading})",
-            aligned_table(header, rows, left=2),
-            "",
-            "* the paper's pair; its difference in pseudo-regret, seed by seed (same noise), with a 95% interval:",
-            *(f"  {claim.first.task.place} {claim.first.radii}: {claim.sentence}" for claim in _claims(report)),
-            *shared.unhealthy_line(report.unhealthy),
-        ]
-    )
-
-
-class _Claim(NamedTuple):
+class Claim(NamedTuple):
     """The paper says that the first run's policy earns more than the second's: what these runs say.
 
     The verdict rests on pseudo-regret, what the arms played cost on average. The payoffs that were realised add the
     noise to that, whose variance is infinite under Pareto(2): an interval around their difference promises little.
     """
 
-    first: Run
-    second: Run
+    first: CurveRun
+    second: CurveRun
 
     def difference(self, quantity: str) -> Summary:
         """First minus second of "regret" or "payoff" at the horizon, seed by seed."""
@@ -378,76 +242,184 @@ class _Claim(NamedTuple):
         return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
 
-def _claims(report: Report) -> list[_Claim]:
-    return [
-        _Claim(*(report.find(set_name, policy, radii) for policy in DATASETS[set_name].policies))
-        for set_name in report.sets
-        for radii in RADII
-    ]
+@dataclasses.dataclass(frozen=True)
+class Figure2Runs:
+    """Everything that the outputs show.
+
+    Attributes:
+        runs: two of every cell, literal and tuned.
+        tuning: of every cell.
+        notes: sentences that must travel with the numbers.
+        tuning_seeds: tuning replications.
+        quick_look: whether the horizons are not the paper's.
+    """
+
+    runs: Sequence[CurveRun]
+    tuning: Sequence[TuningCurve]
+    notes: Sequence[str]
+    tuning_seeds: int
+    quick_look: bool
+
+    @property
+    def sets(self) -> dict[str, list[CurveRun]]:
+        """The runs of every set."""
+        return shared.grouped(self.runs, lambda run: run.task.place)
+
+    @property
+    def pairs(self) -> list[tuple[CurveRun, CurveRun]]:
+        """The literal and the tuned run of every cell."""
+        return list(zip(self.runs[::2], self.runs[1::2], strict=True))
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Of every set, under both radii."""
+        runs = {(run.task.place, run.task.policy, run.radii): run for run in self.runs}
+        return [
+            Claim(*(runs[set_name, policy, radii] for policy in DATASETS[set_name].policies))
+            for set_name in self.sets
+            for radii in RADII
+        ]
+
+    @property
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite, in tuning and evaluation; a shared run counts once."""
+        evaluation = {(run.task.title, run.radius_scale): np.count_nonzero(run.health) for run in self.runs}
+        return int(sum(evaluation.values()) + sum(np.count_nonzero(curve.health) for curve in self.tuning))
+
+    @property
+    def mark(self) -> str:
+        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
+        return f"QUICK LOOK at T={self.runs[0].task.horizon}, not the paper's T" if self.quick_look else ""
+
+    @property
+    def heading(self) -> str:
+        """One line that says what this is, and that it is not the paper's horizon where it is not."""
+        return "; ".join(filter(None, (self.runs[0].task.setting, self.mark)))
+
+    def marked(self, title: str) -> str:
+        """A figure's title, with the mark below it."""
+        return "\n".join(filter(None, (title, self.mark)))
 
 
-def _figure(report: Report, quantity: str, spread: str) -> Figure:
-    """Literal radii above, tuned ones below, one column per data set."""
+# How it is shown -----------------------------------------------------------------------------------------------------
+
+
+def _outputs(report: Figure2Runs) -> Outputs:
+    title, note = "Tuning: regret against radius_scale", TUNING_NOTE.format(seeds=report.tuning_seeds)
+    figures = {
+        "figure2": _figure(report, "payoff"),
+        "figure2_regret": _figure(report, "regret"),
+        "figure2_tuning": tuning_figure(report.tuning, title=report.marked(title), note=note),
+    }
+    records = [record for run in report.runs for record in _records(run, report.quick_look)]
+    documents = {"table.md": _markdown(report), "curves.csv": shared.csv_of(records)}
+    instances = {
+        name: {
+            "hash": run.task.instance,
+            "K": run.task.bandit.num_arms,
+            "d": run.task.bandit.dim,
+            "law": run.task.bandit.noise.name,
+            "best_mean": run.task.bandit.best_mean,
+            **provenance.constants(run.task.bandit),
+        }
+        for name, [run, *_] in report.sets.items()
+    }
+    sections = {"quick_look": report.quick_look, "instances": instances}
+    return Outputs(_terminal_text(report), figures, documents, report.unhealthy, sections=sections)
+
+
+def _title(task: Task) -> str:
+    """A set's heading."""
+    return f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
+
+
+def _mean_sd(summary: Summary, *, unit: str = " sd") -> str:
+    """Mean and standard deviation, e.g. `21,389 ± 120 sd`; the mean alone for one seed.
+
+    A table whose heading says what follows the ± leaves `unit` empty.
+    """
+    if summary.n == 0:
+        return "none healthy"
+    mean = number(summary.mean)
+    return f"{mean} ± {number(summary.sd)}{unit}" if summary.has_band else mean
+
+
+def _terminal_text(report: Figure2Runs) -> str:
+    """Final payoff and regret, mean ± sd over seeds, under both kinds of radii, and the paper's claim."""
+    header = ("set", "policy", "payoff, literal", "regret, literal", "scale", "payoff, tuned", "regret, tuned")
     rows = []
-    for radii in RADII:
-        panels = []
-        for set_name, task in report.sets.items():
-            curves = [
-                Curve(run.task.policy, run.radius_scale, run.rounds, run.curve(quantity), bold=run.in_pair)
-                for run in report.runs
-                if run.task.place == set_name and run.radii == radii
-            ]
-            best = task.bandit.best_mean if quantity == "payoff" else None
-            panels.append(Panel(_title(task), curves, reference=best, reference_label="best arm"))
-        rows.append((f"{radii} radii", panels))
-    what = {"payoff": "cumulative payoff", "regret": "cumulative pseudo-regret"}[quantity]
-    shown = {
-        "sd": "Bars: one standard deviation",
-        "interval": "Bands: 95% interval of the mean (Student t), clipped at 0: regret cannot be negative",
-    }[spread]
-    note = (
-        f"Bold: the pair the paper ran on the set. {shown}. Coloured dashes: the curve lies on another one. "
-        "Literal: every radius as published (×1). Tuned: times the scale with the least mean regret on the same "
-        f"instance under other noise ({report.tuning_seeds} other seeds), one grid for all."
-    )
-    setting = report.setting.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    for literal, tuned in report.pairs:
+        names = (literal.task.place, policy_label(literal.task.policy) + "*" * literal.in_pair)
+        before, after = ([_mean_sd(run.final(q), unit="") for q in ("payoff", "regret")] for run in (literal, tuned))
+        rows.append((*names, *before, f"×{tuned.radius_scale:g}", *after))
+    lines = [
+        f"Final cumulative payoff and pseudo-regret, mean ± sd ({report.heading})",
+        aligned_table(header, rows, left=2),
+        "",
+        "* the paper's pair; its difference in pseudo-regret, seed by seed (same noise), with a 95% interval:",
+    ]
+    lines += [f"  {claim.first.task.place} {claim.first.radii}: {claim.sentence}" for claim in report.claims]
+    return "\n".join([*lines, *shared.unhealthy_line(report.unhealthy)])
+
+
+SPREAD = {  # by quantity: how its spread is drawn, and what a note says of that
+    "payoff": ("sd", "Bars: one standard deviation"),
+    "regret": ("interval", "Bands: 95% interval of the mean (Student t), clipped at 0: regret cannot be negative"),
+}
+WHAT = {"payoff": "cumulative payoff", "regret": "cumulative pseudo-regret"}
+NOTE = (
+    "Bold: the pair the paper ran on the set. {spread}. Coloured dashes: the curve lies on another one. "
+    "Literal: every radius as published (×1). Tuned: times the scale with the least mean regret on the same "
+    "instance under other noise ({seeds} other seeds), one grid for all."
+)
+TUNING_NOTE = (
+    "Mean final regret over {seeds} tuning seeds, which the evaluation never uses, with 95% "
+    "intervals (Student t, clipped at 0). Diamonds: the scale of the least mean; edge: it is the first or the "
+    "last of the grid, and a wider one might hold a better scale."
+)
+
+
+def _figure(report: Figure2Runs, quantity: str) -> Figure:
+    """Literal radii above, tuned ones below, one column per data set."""
+
+    def panel(radii: str, runs: Sequence[CurveRun]) -> Panel:
+        curves = [
+            Curve(run.task.policy, run.radius_scale, run.rounds, run.curve(quantity), bold=run.in_pair)
+            for run in runs
+            if run.radii == radii
+        ]
+        task = runs[0].task
+        best = task.bandit.best_mean if quantity == "payoff" else None
+        return Panel(_title(task), curves, reference=best, reference_label="best arm")
+
+    spread, shown = SPREAD[quantity]
+    setting = shared.unbroken(report.runs[0].task.setting)
     return panel_figure(
-        rows,
-        quantity=what,
+        [(f"{radii} radii", [panel(radii, runs) for runs in report.sets.values()]) for radii in RADII],
+        quantity=WHAT[quantity],
         spread=spread,
         nonnegative=quantity == "regret",
-        title=report.marked(f"{what.capitalize()}, mean over {setting}"),
-        note=note,
+        title=report.marked(f"{WHAT[quantity].capitalize()}, mean over {setting}"),
+        note=NOTE.format(spread=shown, seeds=report.tuning_seeds),
     )
 
 
-def _tuning_picture(report: Report) -> Figure:
-    """What the scales were chosen on."""
-    note = (
-        f"Mean final regret over {report.tuning_seeds} tuning seeds, which the evaluation never uses, with 95% "
-        "intervals (Student t, clipped at 0). Diamonds: the scale of the least mean; edge: it is the first or the "
-        "last of the grid, and a wider one might hold a better scale."
-    )
-    title = report.marked("Tuning: regret against radius_scale")
-    return tuning_figure(report.tuning, title=title, note=note)
+def _records(run: CurveRun, quick_look: bool) -> Iterator[dict[str, object]]:
+    """One for every pull that is recorded."""
+    summaries = {quantity: run.curve(quantity) for quantity in ("regret", "payoff")}
+    played = {"set": run.task.place, "policy": run.task.policy, "radii": run.radii}
+    horizon = {"horizon": int(run.rounds[-1]), "paper_horizon": "no" if quick_look else "yes"}
+    seeds = {"seeds": summaries["regret"].n, "unhealthy": summaries["regret"].unhealthy}
+    for index, pull in enumerate(run.rounds):
+        numbers = {
+            f"{quantity}_{name}": float(getattr(summary, name)[index])
+            for quantity, summary in summaries.items()
+            for name in ("mean", "sd", "low", "high")
+        }
+        yield {**played, "radius_scale": f"{run.radius_scale:g}", **horizon, "pull": int(pull), **seeds, **numbers}
 
 
-def _curves(report: Report) -> str:
-    """CSV of the curves: one line per set, policy, radii and record."""
-    quantities, columns = ("regret", "payoff"), ("mean", "sd", "low", "high")
-    header = ["set", "policy", "radii", "radius_scale", "horizon", "paper_horizon", "pull", "seeds", "unhealthy"]
-    rows: list[list[object]] = []
-    for run in report.runs:
-        summaries = [run.curve(quantity) for quantity in quantities]
-        fixed = [run.task.place, run.task.policy, run.radii, f"{run.radius_scale:g}", int(run.rounds[-1])]
-        fixed.append("no" if report.quick_look else "yes")
-        for index, pull in enumerate(run.rounds):
-            numbers = [float(getattr(s, column)[index]) for s in summaries for column in columns]
-            rows.append([*fixed, int(pull), summaries[0].n, summaries[0].unhealthy, *numbers])
-    return csv_text([*header, *(f"{quantity}_{column}" for quantity in quantities for column in columns)], rows)
-
-
-def _markdown(report: Report) -> str:
+def _markdown(report: Figure2Runs) -> str:
     """The full table, the paper's claim pair by pair, and what the scales were chosen on."""
     lines = [f"# Figure 2: final payoff and regret ({report.heading})", ""]
     lines += [
@@ -460,9 +432,9 @@ def _markdown(report: Report) -> str:
     ]
     header = ["policy", "radii", "radius_scale"]
     header += [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
-    for set_name, task in report.sets.items():
-        rows = [_table_row(run) for run in report.runs if run.task.place == set_name]
-        lines += [f"## {_title(task)}, T={task.horizon}", "", *markdown_table([*header, "unhealthy"], rows)]
+    for runs in report.sets.values():
+        title = f"{_title(runs[0].task)}, T={runs[0].task.horizon}"
+        lines += shared.section(title, [*header, "unhealthy"], map(_table_row, runs))
     lines += ["## The paper's claim: its own policy earns more", ""]
     lines += [
         "First minus second at the horizon, seed by seed under common random numbers, with 95% intervals. The reading",
@@ -472,21 +444,15 @@ def _markdown(report: Report) -> str:
     ]
     columns = ("difference", "sd", "interval")
     header = ["set", "radii", "pair", *(f"regret {c}" for c in columns), "reading", *(f"payoff {c}" for c in columns)]
-    rows = []
-    for claim in _claims(report):
-        regret, payoff = claim.difference("regret"), claim.difference("payoff")
-        names = [claim.first.task.place, claim.first.radii, claim.pair]
-        rows.append([*names, *_spelled(regret), claim.verdict, *_spelled(payoff), str(regret.n)])
-    lines += markdown_table([*header, "seeds"], rows)
-    lines += ["## Tuning: mean final regret by radius_scale", ""]
-    rows = [_tuning_row(curve) for curve in report.tuning]
-    lines += markdown_table(["set", "policy", *(f"×{scale:g}" for scale in GRID), "unhealthy"], rows)
+    lines += markdown_table([*header, "seeds"], map(_claim_row, report.claims))
+    header = ["set", "policy", *(f"×{scale:g}" for scale in GRID), "unhealthy"]
+    lines += shared.section("Tuning: mean final regret by radius_scale", header, map(_tuning_row, report.tuning))
     if report.notes:
-        lines += ["## Notes", "", *(f"- {note}" for note in report.notes), ""]
+        lines += ["## Notes", "", *shared.bullets(report.notes)]
     return "\n".join(lines)
 
 
-def _table_row(run: Run) -> list[str]:
+def _table_row(run: CurveRun) -> list[str]:
     name, cells = policy_label(run.task.policy), []
     for summary in (run.final("payoff"), run.final("regret")):
         cells += [number(summary.mean), number(summary.median), number(summary.sd), interval(summary)]
@@ -494,12 +460,13 @@ def _table_row(run: Run) -> list[str]:
     return [f"**{name}**" if run.in_pair else name, run.radii, f"{run.radius_scale:g}", *cells, unhealthy]
 
 
+def _claim_row(claim: Claim) -> list[str]:
+    regret, payoff = (claim.difference(quantity) for quantity in ("regret", "payoff"))
+    before, after = ([number(d.mean), number(d.sd), interval(d)] for d in (regret, payoff))
+    return [claim.first.task.place, claim.first.radii, claim.pair, *before, claim.verdict, *after, str(regret.n)]
+
+
 def _tuning_row(curve: TuningCurve) -> list[str]:
     means = [(scale, number(s.mean)) for scale, s in zip(curve.grid, curve.summaries, strict=True)]
     cells = [f"**{mean}**" if scale == curve.chosen else mean for scale, mean in means]
     return [curve.bandit, policy_label(curve.policy), *cells, str(np.count_nonzero(curve.health))]
-
-
-def _spelled(summary: Summary) -> tuple[str, str, str]:
-    """Mean, standard deviation and interval, one table cell each."""
-    return number(summary.mean), number(summary.sd), interval(summary)

@@ -7,9 +7,10 @@ lies below the bound beyond sampling error contradicts a theorem: then something
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scipy.special import stdtrit
@@ -18,15 +19,16 @@ from linbet_jax import theory
 from linbet_jax.bandits.datasets import lower_bound
 from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import CellResult, Outputs, Plan
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, StudyCell
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
-from linbet_jax.statistics.tables import aligned_table, csv_text, interval, markdown_table, number, span
+from linbet_jax.policies.policy import Policy
+from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number, span
 from linbet_jax.storage import provenance
 
 __all__ = ["POLICIES", "plan"]
 
-POLICIES = ("menu", "mom", "tofu", "crt", "oful", "uniform")
+POLICIES = (*shared.POLICIES, "uniform")
 SCALES = (1.0, 0.03, 0.001)  # literal, near what tuning chooses, and hardly exploring
 DIMS, EPSILONS, HORIZONS, SEEDS = (2, 4, 8), (0.5, 1.0), (100, 500, 2_000, 10_000), 200
 FULL_DIMS, FULL_EPSILONS = (2, 4, 8, 12, 16, 20), (0.25, 0.5, 0.75, 1.0)
@@ -48,21 +50,22 @@ def plan(
     dims: Sequence[int] | None = None,
     epsilons: Sequence[float] | None = None,
     horizons: Sequence[int] | None = None,
-) -> Plan:
+) -> Experiment:
     """Every policy for every d, epsilon and T; what is None is as usual, or with `full` as in the large version.
 
     Raises:
         InputError: a number out of its range, or a T that the theorem or all policies forbid.
     """
-    dims = _ordered("dims", dims or (FULL_DIMS if full else DIMS))
-    epsilons = _ordered("epsilons", epsilons or (FULL_EPSILONS if full else EPSILONS))
-    horizons = _ordered("horizons", horizons or (FULL_HORIZONS if full else HORIZONS))
+    dims = sorted(set(dims or (FULL_DIMS if full else DIMS)))
+    epsilons = sorted(set(epsilons or (FULL_EPSILONS if full else EPSILONS)))
+    horizons = sorted(set(horizons or (FULL_HORIZONS if full else HORIZONS)))
     if len(horizons) < 2:
-        raise InputError(f"horizons={list(horizons)}: an exponent needs two different ones at least")
-    known: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
+        raise InputError(f"horizons={horizons}: an exponent needs two different ones at least")
+    asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tasks: list[Task] = []
+    cells: list[StudyCell] = []
     left_out: dict[str, str] = {}  # what a policy's smallest horizon forbids
-    programs = set()
+    programs: set[tuple[Policy, int]] = set()
     for dim, epsilon, horizon in itertools.product(dims, epsilons, horizons):
         if dim % 2:
             raise InputError(f"dims: {dim} must be even; an odd d plays the instances of d - 1")
@@ -71,7 +74,7 @@ def plan(
         except ValueError as error:
             raise InputError(f"d={dim}, epsilon={epsilon:g}, T={horizon}: {error}") from error
         place = f"d={dim}/eps={epsilon}/T={horizon}"
-        common = {"horizon": horizon, "key": SEED, "delta": DELTA, "ridge": RIDGE, **known}
+        common = {"horizon": horizon, "key": SEED, "delta": DELTA, "ridge": RIDGE, **asked}
         for name in POLICIES:
             scales = SCALES if name != "uniform" else (1.0,)  # uniform play has no radius
             instance = provenance.instance_digest(bandit, recipe=place)
@@ -81,33 +84,24 @@ def plan(
             except InputError as error:
                 left_out[f"{name} at T={horizon}"] = f"{name} does not play T={horizon}: {error.__cause__}"
             else:
-                tasks.append(task)
                 # Cells that differ in epsilon or T alone may share a program.
+                tasks.append(task)
+                cells.append(task.cell(programs=int((policy, dim) not in programs)))
                 programs.add((policy, dim))
-    config = {**known, "full": full, "cells": [task.identity for task in tasks]}
+    config = {**asked, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
-        runs = [_run(sample) for task in tasks for sample in task.samples(results[task.title])]
-        notes = sorted({note for cell in results.values() for note in cell.facts["notes"]})
-        return _outputs(Report(runs, [*left_out.values(), *notes]))
+        samples = [_beside_the_bound(sample) for task in tasks for sample in task.samples(results[task.title])]
+        return _outputs(samples, [*left_out.values(), *shared.notes_in(results)])
 
-    cells = [task.cell() for task in tasks]
-    spared = len(tasks) - len(programs)
-    return Plan("lower-bound", config, dtype, cells, shared.CODE, show, shared_programs=spared)
+    return Experiment("lower-bound", config, dtype, cells, shared.CODE, show)
 
 
-def _ordered(field: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """Increasing, each once."""
-    if any(not math.isfinite(value) for value in values):
-        raise InputError(f"{field}={list(values)}: must be finite numbers")
-    return tuple(sorted(set(values)))
-
-
-# From numbers to a report --------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(Sample):
+class BoundedSample(Sample):
     """One policy and scale at one (d, epsilon, T), with Theorem 1's bound there."""
 
     lower: float
@@ -117,10 +111,15 @@ class Run(Sample):
         """(d, epsilon)."""
         return self.task.bandit.dim, self.task.bandit.epsilon
 
-    @property
+    @functools.cached_property
     def upper(self) -> float:
         """The policy's own bound; NaN where no theorem covers it: scaled radii, and OFUL under such noise."""
-        return _upper(self.task) if self.radius_scale == 1.0 else math.nan
+        task = self.task
+        if self.radius_scale != 1.0 or task.policy not in shared.HEAVY_TAILED:
+            return math.nan
+        constants = {**provenance.constants(task.bandit), "dim": task.bandit.dim, "delta": DELTA, "ridge": RIDGE}
+        bound = getattr(theory, f"{task.policy}_regret_bound")
+        return float(bound(task.horizon, **theory.arguments(bound, constants)))
 
     @property
     def largest(self) -> float:
@@ -142,133 +141,97 @@ class Run(Sample):
         return float(summary.mean) + reach < self.lower * (1 - 1e-9)
 
 
-def _run(sample: Sample) -> Run:
-    """A sample beside the bound."""
+Curve = Sequence[BoundedSample]  # one (d, epsilon, policy, scale), in order of T
+
+
+def _beside_the_bound(sample: Sample) -> BoundedSample:
     task = sample.task
     lower = theory.lower_bound_regret(float(task.horizon), dim=task.bandit.dim, epsilon=task.bandit.epsilon)
-    return Run(task, sample.radius_scale, sample.regret, sample.health, lower)
+    return BoundedSample(task, sample.radius_scale, sample.regret, sample.health, lower)
 
 
-def _upper(task: Task) -> float:
-    """The policy's own bound at the literal radii; NaN where no theorem covers it (OFUL needs sub-Gaussian noise)."""
-    moment = shared.MOMENTS.get(task.policy)
-    if moment is None:
-        return math.nan
-    known = {"dim": task.bandit.dim, "delta": DELTA, "ridge": RIDGE}
-    for name in ("epsilon", "theta_norm", "arm_norm", "mean_bound", moment):
-        known[name] = getattr(task.bandit, name)
-    bound = getattr(theory, f"{task.policy}_regret_bound")
-    return float(bound(task.horizon, **known))
-
-
-class Report(shared.Report):
-    """The runs and the verdict on them."""
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Every mean below the theorem's bound, as a sentence."""
-        return tuple(
-            f"BUG: {run.label} lies below Theorem 1's lower bound at d={run.place[0]}, ε={run.place[1]:g}, "
-            f"T={run.task.horizon}: mean regret {number(run.summary.mean)} {interval(run.summary)} < "
-            f"{number(run.lower)}, beyond a one-sided {LEVEL:.1%} interval over {len(self.runs)} comparisons"
-            for run in self.runs
-            if run.below(len(self.runs))
-        )
-
-    def curves(self) -> list[list[Run]]:
-        """Runs of one (d, epsilon, policy, scale), in order of T."""
-        curves: dict[tuple[Any, ...], list[Run]] = {}
-        policies = list(COLORS)
-        for run in sorted(self.runs, key=lambda run: run.task.horizon):
-            name = (*run.place, policies.index(run.task.policy), -run.radius_scale)
-            curves.setdefault(name, []).append(run)
-        return [curves[name] for name in sorted(curves)]
-
-
-# From a report to tables and figures ---------------------------------------------------------------------------------
-
-
-def _outputs(report: Report) -> Outputs:
-    figure = chart_figure(_charts(report), title=f"Theorem 1, played ({report.setting})", note=NOTE)
-    return Outputs(
-        _terminal_text(report),
-        {"lower-bound": figure},
-        {"lower-bound.md": _markdown(report), "lower-bound.csv": _csv(report)},
-        report.unhealthy,
-        report.problems,
-        {"below_the_bound": list(report.problems)},
+def problems(samples: Sequence[BoundedSample]) -> tuple[str, ...]:
+    """Every mean below the theorem's bound, as a sentence."""
+    return tuple(
+        f"BUG: {sample.label} lies below Theorem 1's lower bound at d={sample.place[0]}, ε={sample.place[1]:g}, "
+        f"T={sample.task.horizon}: mean regret {number(sample.summary.mean)} {interval(sample.summary)} < "
+        f"{number(sample.lower)}, beyond a one-sided {LEVEL:.1%} interval over {len(samples)} comparisons"
+        for sample in samples
+        if sample.below(len(samples))
     )
 
 
-def _terminal_text(report: Report) -> str:
-    """Fitted exponents and the smallest ratio to the bound for the literal radii, and the verdict for all."""
+def _curves(samples: Sequence[BoundedSample]) -> list[Curve]:
+    """The samples' curves, by d, epsilon, policy and scale."""
+    policies = list(COLORS)
+    by_horizon = sorted(samples, key=lambda sample: sample.task.horizon)
+    curves = shared.grouped(
+        by_horizon, lambda sample: (*sample.place, policies.index(sample.task.policy), -sample.radius_scale)
+    )
+    return [curves[name] for name in sorted(curves)]
+
+
+# How it is shown -----------------------------------------------------------------------------------------------------
+
+
+def _outputs(samples: Sequence[BoundedSample], notes: Sequence[str]) -> Outputs:
+    setting, unhealthy = samples[0].task.setting, sum(sample.unhealthy for sample in samples)
+    curves, wrong = _curves(samples), problems(samples)
+    legend, verdict = _legend(samples), "\n".join(wrong) or _verdict(samples)
+
     header = ("d", "ε", "policy", "exponent", "bound", "own", "regret/lower, least", "at the last T", "upper/largest")
-    text = [
-        f"Mean regret on Theorem 1's instances ({report.setting})",
-        aligned_table(header, _rows(report, literal=True), left=3),
-    ]
-    text += ["", "The other radius scales are in lower-bound.md.", _legend(report), "", _verdict(report)]
-    return "\n".join([*text, *shared.unhealthy_line(report.unhealthy)])
+    literal = [_row(curve) for curve in curves if curve[0].radius_scale == 1.0]
+    text = [f"Mean regret on Theorem 1's instances ({setting})", aligned_table(header, literal, left=3), ""]
+    text += ["The other radius scales are in lower-bound.md.", legend, "", verdict, *shared.unhealthy_line(unhealthy)]
+
+    markdown = [f"# Theorem 1, played ({setting})", "", verdict, "", legend, ""]
+    header = (*header[:3], "fitted exponent", "1/(1+ε)", "own bound's", *header[6:])
+    markdown += markdown_table(header, [_row(curve) for curve in curves])
+    horizons = sorted({sample.task.horizon for sample in samples})
+    rows = shared.wide_rows(
+        itertools.chain(*curves),
+        lambda sample: (*(f"{value:g}" for value in sample.place), sample.label),
+        lambda sample: sample.task.horizon,
+        lambda sample: span(*sample.ratio, digits=2),
+        horizons,
+    )
+    columns = ["d", "ε", "policy", *(f"T={horizon:,}" for horizon in horizons)]
+    markdown += shared.section("Mean regret over the lower bound, with 95% intervals (Student t)", columns, rows)
+    markdown += shared.notes_section(notes, unhealthy)
+
+    figure = chart_figure(list(_charts(curves)), title=f"Theorem 1, played ({setting})", note=NOTE)
+    records = shared.csv_of([_record(sample, len(samples)) for sample in samples])
+    documents = {"lower-bound.md": "\n".join(markdown), "lower-bound.csv": records}
+    sections = {"below_the_bound": list(wrong)}
+    return Outputs("\n".join(text), {"lower-bound": figure}, documents, unhealthy, wrong, sections)
 
 
-def _verdict(report: Report) -> str:
-    if report.problems:
-        return "\n".join(report.problems)
-    ends = [run.ratio[1] for run in report.runs if run.summary.has_band]
+def _verdict(samples: Sequence[BoundedSample]) -> str:
+    """What is said when no mean lies below the bound."""
+    ends = [sample.ratio[1] for sample in samples if sample.summary.has_band]
     if not ends:
         return "No mean has an interval: fewer than two healthy seeds contradict nothing."
     return (
-        f"No policy lies below (d/192) T^(1/(1+ε)) beyond sampling error ({len(report.runs)} comparisons, one-sided "
+        f"No policy lies below (d/192) T^(1/(1+ε)) beyond sampling error ({len(samples)} comparisons, one-sided "
         f"{LEVEL:.1%} in all). The least lower end of a 95% interval is {min(ends):.2f} times the bound."
     )
 
 
-def _legend(report: Report) -> str:
+def _legend(samples: Sequence[BoundedSample]) -> str:
+    # The most payoffs other than 0 that a run can expect: the best arm's, T d Delta Delta^(1/epsilon).
+    places = sorted({sample.place for sample in samples}, key=lambda place: (place[1], place[0]))
+    most = (
+        f"{dim * theory.lower_bound_gap(1, epsilon=epsilon) ** ((1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}"
+        for dim, epsilon in places
+    )
     return (
         "exponent: slope of the log mean regret on log T, with a 95% bootstrap interval over seeds. bound: Theorem 1's "
         "1/(1+ε). own: of the policy's upper bound. The gap shrinks with T here, so that playing at random has the "
         "exponent 1/(1+ε) too, and regret exactly 4 times the bound; playing the worst arm has 8 times. A payoff other "
         "than 0 is rare: d 12^(-(1+ε)/ε) of them are expected in a whole run at most, whatever T "
-        f"({_seen(report)}), so that there is hardly anything to learn from. upper/largest: the policy's upper bound "
+        f"({', '.join(most)}), so that there is hardly anything to learn from. upper/largest: the policy's upper bound "
         "at the last T over the regret of the worst arm; above 1 it promises nothing."
     )
-
-
-def _seen(report: Report) -> str:
-    """The most payoffs other than 0 that a run can expect: the best arm's, T d Delta Delta^(1/epsilon)."""
-    pairs = sorted({run.place for run in report.runs}, key=lambda pair: (pair[1], pair[0]))
-    shown = (f"{dim * 12 ** (-(1 + epsilon) / epsilon):.2g} at d={dim}, ε={epsilon:g}" for dim, epsilon in pairs)
-    return ", ".join(shown)
-
-
-def _own_exponent(policy: str, epsilon: float) -> str:
-    """The exponent of the policy's upper bound; none of a policy without one under such noise."""
-    return f"{theory.regret_exponent(policy, epsilon):.3f}" if policy not in ("uniform", "oful") else "–"
-
-
-def _rows(report: Report, *, literal: bool = False) -> list[list[str]]:
-    rows = []
-    for curve in report.curves():
-        first, last = curve[0], curve[-1]
-        if literal and first.radius_scale != 1.0:
-            continue
-        fit = shared.exponent(curve) if len(curve) > 1 else None
-        least = min(curve, key=lambda run: run.ratio[0])
-        dim, epsilon = first.place
-        rows.append(
-            [
-                str(dim),
-                f"{epsilon:g}",
-                first.label,
-                span(fit.value, fit.low, fit.high) if fit else "–",
-                f"{theory.regret_exponent('lower-bound', epsilon):.3f}",
-                _own_exponent(first.task.policy, epsilon),
-                span(*least.ratio, digits=2),
-                span(*last.ratio, digits=2),
-                number(last.upper / last.largest),
-            ]
-        )
-    return rows
 
 
 NOTE = (
@@ -279,54 +242,55 @@ NOTE = (
 )
 
 
-def _charts(report: Report) -> list[list[Chart]]:
-    dims, epsilons = (sorted(set(values)) for values in zip(*(run.place for run in report.runs), strict=True))
-    scales = sorted({run.radius_scale for run in report.runs}, reverse=True)
-    rows = []
+def _row(curve: Curve) -> list[str]:
+    """Exponents, and the mean over the bound where that is least and at the last T."""
+    first, last, (dim, epsilon) = curve[0], curve[-1], curve[0].place
+    fit = shared.exponent(curve) if len(curve) > 1 else None
+    least = min(curve, key=lambda sample: sample.ratio[0])
+    bounded = first.task.policy in shared.HEAVY_TAILED  # no theorem covers the others under such noise
+    return [
+        str(dim),
+        f"{epsilon:g}",
+        first.label,
+        span(fit.value, fit.low, fit.high) if fit else "–",
+        f"{theory.regret_exponent('lower-bound', epsilon):.3f}",
+        f"{theory.regret_exponent(first.task.policy, epsilon):.3f}" if bounded else "–",
+        span(*least.ratio, digits=2),
+        span(*last.ratio, digits=2),
+        number(last.upper / last.largest),
+    ]
+
+
+def _charts(curves: Sequence[Curve]) -> Iterator[list[Chart]]:
+    """A row for each epsilon, a column for each d."""
+    dims, epsilons = (sorted(set(values)) for values in zip(*(curve[0].place for curve in curves), strict=True))
+    scales = sorted({curve[0].radius_scale for curve in curves}, reverse=True)
+
+    def chart(dim: int, epsilon: float) -> Chart:
+        shown = [curve for curve in curves if curve[0].place == (dim, epsilon)]
+        series = []
+        for curve in shown:
+            policy, literal = curve[0].task.policy, curve[0].radius_scale == 1.0
+            color, label, marker = COLORS[policy], policy_label(policy) * literal, "." * literal
+            t, summaries = [sample.task.horizon for sample in curve], [sample.summary for sample in curve]
+            line = LINES[min(scales.index(curve[0].radius_scale), len(LINES) - 1)]
+            series.append(shared.mean_series(label, color, t, summaries, line=line, marker=marker))
+            if literal:
+                series.append(Series("", color, t, [sample.upper for sample in curve], line="-.", marker=""))
+        longest = max(shown, key=len)
+        t = [sample.task.horizon for sample in longest]
+        bounds = (("lower bound", [s.lower for s in longest]), ("worst arm", [s.largest for s in longest]))
+        series += [Series(label, BOUND_COLOR, t, values, marker="") for label, values in bounds]
+        return Chart(f"d={dim}, ε={epsilon:g}", "T (pulls)", "mean pseudo-regret", series)
+
     for epsilon in epsilons:
-        row = []
-        for dim in dims:
-            curves = [c for c in report.curves() if c[0].place == (dim, epsilon)]
-            series = []
-            for curve in curves:
-                policy, literal = curve[0].task.policy, curve[0].radius_scale == 1.0
-                color, label, marker = COLORS[policy], policy_label(policy) * literal, "." * literal
-                t, summaries = [run.task.horizon for run in curve], [run.summary for run in curve]
-                line = LINES[min(scales.index(curve[0].radius_scale), len(LINES) - 1)]
-                series.append(shared.mean_series(label, color, t, summaries, line=line, marker=marker))
-                if literal:
-                    series.append(Series("", color, t, [run.upper for run in curve], line="-.", marker=""))
-            longest = max(curves, key=len)
-            t = [run.task.horizon for run in longest]
-            bounds = (("lower bound", [r.lower for r in longest]), ("worst arm", [r.largest for r in longest]))
-            series += [Series(label, BOUND_COLOR, t, values, marker="") for label, values in bounds]
-            row.append(Chart(f"d={dim}, ε={epsilon:g}", "T (pulls)", "mean pseudo-regret", series))
-        rows.append(row)
-    return rows
+        yield [chart(dim, epsilon) for dim in dims]
 
 
-def _markdown(report: Report) -> str:
-    lines = [f"# Theorem 1, played ({report.setting})", "", _verdict(report), "", _legend(report), ""]
-    header = ["d", "ε", "policy", "fitted exponent", "1/(1+ε)", "own bound's", "regret/lower, least", "at the last T"]
-    lines += markdown_table([*header, "upper/largest"], _rows(report))
-    lines += ["## Mean regret over the lower bound, with 95% intervals (Student t)", ""]
-    horizons = sorted({run.task.horizon for run in report.runs})
-    rows = []
-    for curve in report.curves():
-        cells = {run.task.horizon: span(*run.ratio, digits=2) for run in curve}
-        names = [f"{value:g}" for value in curve[0].place] + [curve[0].label]
-        rows.append([*names, *(cells.get(horizon, "–") for horizon in horizons)])
-    lines += markdown_table(["d", "ε", "policy", *(f"T={horizon:,}" for horizon in horizons)], rows)
-    lines += shared.notes_section(report.notes, report.unhealthy)
-    return "\n".join(lines)
-
-
-def _csv(report: Report) -> str:
-    header = ["d", "epsilon", "horizon", "policy", "radius_scale", "seeds", "unhealthy", "mean", "sd", "low", "high"]
-    rows = []
-    for run in report.runs:
-        s = run.summary
-        numbers = [float(s.mean), float(s.sd), float(s.low), float(s.high), run.lower, run.upper, run.largest]
-        fixed = [*run.place, run.task.horizon, run.task.policy, run.radius_scale, s.n, s.unhealthy]
-        rows.append([*fixed, *numbers, "yes" if run.below(len(report.runs)) else "no"])
-    return csv_text([*header, "lower_bound", "upper_bound", "largest", "below_the_bound"], rows)
+def _record(sample: BoundedSample, comparisons: int) -> dict[str, object]:
+    (dim, epsilon), task, summary = sample.place, sample.task, sample.summary
+    played = {"d": dim, "epsilon": epsilon, "horizon": task.horizon, "policy": task.policy}
+    seeds = {"radius_scale": sample.radius_scale, "seeds": summary.n, "unhealthy": summary.unhealthy}
+    bounds = {"lower_bound": sample.lower, "upper_bound": sample.upper, "largest": sample.largest}
+    below = {"below_the_bound": "yes" if sample.below(comparisons) else "no"}
+    return {**played, **seeds, **shared.statistics_of("", summary, "mean", "sd", "low", "high"), **bounds, **below}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, CellResult, Progress, long_form
+from linbet_jax.experiments.driver import CellResult, Progress, StudyCell, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.results import Result
@@ -26,24 +26,21 @@ __all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
 WARM = 1024  # pulls of the run that compiles a program; the programs of round-by-round policies serve any horizon
 
 
-def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[Cell]:
+def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[StudyCell]:
     """Every task by its title, each a cell, then rounds of all of them, each a cell too."""
-    cells = [
-        task.cell()._replace(title=title, compute=functools.partial(first_run, task)) for title, task in tasks.items()
-    ]
-    every = list(tasks.values())
+    cells, every = [task.cell(first_run, title=title) for title, task in tasks.items()], list(tasks.values())
     pulls, seconds = sum(task.pulls for task in every), sum(task.core_seconds for task in every)
     for turn in range(1, rounds + 1):
         identity = {"round": turn, "tasks": [task.identity for task in every]}
-        cells.append(Cell(f"times, round {turn}", identity, pulls, seconds, functools.partial(next_round, every)))
+        cells.append(StudyCell(f"times, round {turn}", identity, pulls, seconds, functools.partial(next_round, every)))
     return cells
 
 
-def times(results: Mapping[str, CellResult], tasks: Mapping[str, Task], rounds: int) -> NDArray[np.float64]:
-    """CPU seconds `[1 + rounds, tasks]`, those of the first run first."""
+def times(results: Mapping[str, CellResult], tasks: Mapping[str, Task], rounds: int) -> dict[str, NDArray[np.float64]]:
+    """CPU seconds `[1 + rounds]` of every task by its title, those of the first run first."""
     first = [results[title].facts["cpu_seconds"] for title in tasks]
     later = [results[f"times, round {turn}"].columns["cpu_seconds"] for turn in range(1, rounds + 1)]
-    return np.stack([np.array(first), *later])
+    return dict(zip(tasks, np.stack([first, *later], axis=1), strict=True))
 
 
 def first_run(task: Task, progress: Progress) -> CellResult:

@@ -30,17 +30,16 @@ from scipy.special import stdtr
 
 from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Outputs, Plan, Progress, long_form
-from linbet_jax.experiments.shared import Sample, Task
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
+from linbet_jax.experiments.shared import POLICIES, Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
 from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary
-from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number
+from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
 
 __all__ = ["POLICIES", "plan"]
 
-POLICIES = ("menu", "mom", "tofu", "crt", "oful")
 SCALES = (1.0, 0.03)  # the papers' radii, and radii under which a policy settles on an arm
 DTYPES = ("float64", "float32")
 SEED = 0  # of the experiment's key
@@ -54,35 +53,29 @@ _HEADER = ("set", "T", "policy", "scale", "agree", "first divergence: min", "med
 # What is played ------------------------------------------------------------------------------------------------------
 
 
-def plan(*, seeds: int | None, full: bool) -> Plan:
+def plan(*, seeds: int | None, full: bool) -> Experiment:
     """T = 10^4 on S1-S4 and T = 10^5 on S1 and S3; with `full` 10^5 on all four, and 256 seeds instead of 32."""
     long = tuple(DATASETS) if full else ("S1", "S3")
     places = [(name, 10_000) for name in DATASETS] + [(name, 100_000) for name in long]
     return plan_of(places, seeds or (256 if full else 32))
 
 
-def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[str] = POLICIES) -> Plan:
+def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[str] = POLICIES) -> Experiment:
     """Every policy on these sets at these horizons, in both types."""
-    known = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
-    tasks = [Task.on(name, policy, horizon=pulls, **known) for name, pulls in places for policy in policies]
-    cells = [
-        Cell(
-            f"{task.title}/T={task.horizon}",
-            {**task.identity, "dtype": "both"},
-            2 * task.pulls,
-            2 * (COMPILE_SECONDS + task.core_seconds),
-            functools.partial(_compute, task),
-        )
-        for task in tasks
-    ]
-    config = {"seeds": seeds, "radius_scales": list(SCALES), "key": SEED, "runs": [cell.title for cell in cells]}
-    config["instances"] = {task.place: task.instance for task in tasks}
+    settings = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
+    tasks = [Task.on(name, policy, horizon=pulls, **settings) for name, pulls in places for policy in policies]
+    cells = []
+    for task in tasks:
+        title, both = f"{task.title}/T={task.horizon}", 2 * task.replications
+        cells.append(task.cell(_compute, title=title, replications=both, programs=2, dtype="both"))
+    runs = [cell.title for cell in cells]
+    config = shared.config_of(tasks, seeds=seeds, radius_scales=list(SCALES), key=SEED, runs=runs)
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         pairs = zip(tasks, results.values(), strict=True)
-        return _outputs([comparison for task, cell in pairs for comparison in compare(task, cell)])
+        return _outputs([comparison for task, result in pairs for comparison in compare(task, result)])
 
-    return Plan("precision", config, "both", cells, (*shared.CODE, _compute), show)
+    return Experiment("precision", config, "both", cells, (*shared.CODE, _compute), show)
 
 
 def _compute(task: Task, progress: Progress) -> CellResult:
@@ -121,11 +114,11 @@ def _arms(result: Result) -> NDArray[np.int32]:
     return result.trace.arms
 
 
-# From numbers to a report --------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class DtypeComparison:
     """One policy with one radius scale in both types.
 
     Attributes:
@@ -189,41 +182,17 @@ class Comparison:
         return float(2 * stdtr(self.difference.n - 1, -mean / error)) if error > 0 else 0.0
 
 
-def compare(task: Task, result: CellResult) -> list[Comparison]:
+def compare(task: Task, result: CellResult) -> list[DtypeComparison]:
     """One for each scale, from a cell's result."""
-    columns = {name: column.reshape(len(task.scales), -1) for name, column in result.columns.items()}
-    samples = [
-        [Sample(task, *each) for each in zip(task.scales, columns[f"regret_{t}"], columns[f"health_{t}"], strict=True)]
+    columns = result.shaped(len(task.scales), task.seeds)
+    wide, narrow = (
+        [Sample(task, *row) for row in zip(task.scales, columns[f"regret_{t}"], columns[f"health_{t}"], strict=True)]
         for t in DTYPES
-    ]
-    return [Comparison(*each) for each in zip(*samples, columns["first"], columns["equal"], strict=True)]
+    )
+    return [DtypeComparison(*row) for row in zip(wide, narrow, columns["first"], columns["equal"], strict=True)]
 
 
-# From a report to tables and figures ---------------------------------------------------------------------------------
-
-
-def _outputs(comparisons: Sequence[Comparison]) -> Outputs:
-    rows, said, seeds = [_cells(c) for c in comparisons], advice(comparisons), comparisons[0].first.size
-    heading = f"float32 against float64, {seeds} seeds, the same noise; Δ is float32 - float64"
-    caption = f"float32 against float64 over {seeds} seeds; brackets: 95% intervals."
-    figures = {
-        f"agreement_{horizon}": chart_figure(
-            _charts(comparisons, horizon),
-            title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
-            note=f"{seeds} seeds; both runs of a seed meet the same noise, up to rounding.",
-        )
-        for horizon in dict.fromkeys(c.task.horizon for c in comparisons)
-    }
-    documents = {
-        "precision.md": _markdown(comparisons),
-        "precision.tex": latex_table(_HEADER, rows, caption=caption, label="table:precision"),
-        "precision.csv": _csv(comparisons),
-    }
-    text = "\n".join([heading, aligned_table(_HEADER, rows, left=3), "", *said])
-    return Outputs(text, figures, documents, sum(c.unhealthy for c in comparisons), sections={"advice": said})
-
-
-def advice(comparisons: Sequence[Comparison]) -> list[str]:
+def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
     """What the numbers say about when float32 is safe, in sentences."""
     compared = [c for c in comparisons if c.difference.has_band]
     by_chance = [c for c in compared if c.chance < _LEVEL]
@@ -239,39 +208,54 @@ def advice(comparisons: Sequence[Comparison]) -> list[str]:
         f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
         f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    for policy in dict.fromkeys(c.policy for c in comparisons):
+    for policy, of_policy in shared.grouped(comparisons, lambda c: c.policy).items():
         shares = []
-        for horizon in dict.fromkeys(c.task.horizon for c in comparisons):
-            same = [c for c in comparisons if (c.policy, c.task.horizon) == (policy, horizon)]
-            if same:
-                count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
-                shares.append(f"{count} of {total} at T = {horizon:,}")
-        parted = np.concatenate([c.first[c.first > 0] for c in comparisons if c.policy == policy])
+        for horizon, same in shared.grouped(of_policy, lambda c: c.task.horizon).items():
+            count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
+            shares.append(f"{count} of {total} at T = {horizon:,}")
+        parted = np.concatenate([c.first[c.first > 0] for c in of_policy])
         when = f"; where they part, half do by pull {np.median(parted):,.0f}" if parted.size else ""
         sentences.append(f"{policy}, replications that play the same arms throughout: {', '.join(shares)}{when}.")
-    sick = sum(c.unhealthy for c in comparisons)
-    sentences.append(f"Replications that met a non-finite number in either type: {sick}.")
+    unhealthy = sum(c.unhealthy for c in comparisons)
+    sentences.append(f"Replications that met a non-finite number in either type: {unhealthy}.")
     return sentences
 
 
-def _markdown(comparisons: Sequence[Comparison]) -> str:
-    seeds, lines = comparisons[0].first.size, ["# float32 against float64", ""]
-    lines += [
-        f"The same {seeds} seeds in both types. Agree: seeds whose arms agree over the whole run, with the",
-        "exact binomial 95% interval. First divergence: over the seeds that diverge. Equal pulls: pulls with the same",
-        "arm, mean over seeds. Δ regret: float32 minus float64 at the horizon, seed by seed, with its 95% interval",
-        "(Student t).",
-        "",
-        *markdown_table(_HEADER, [_cells(c) for c in comparisons]),
-        "## When float32 is safe",
-        "",
-        *(f"- {sentence}" for sentence in advice(comparisons)),
-        "",
-    ]
-    return "\n".join(lines)
+# How it is shown -----------------------------------------------------------------------------------------------------
 
 
-def _cells(c: Comparison) -> list[str]:
+def _outputs(comparisons: Sequence[DtypeComparison]) -> Outputs:
+    rows, sentences, seeds = [_row(c) for c in comparisons], advice(comparisons), comparisons[0].first.size
+    heading = f"float32 against float64, {seeds} seeds, the same noise; Δ is float32 - float64"
+    caption = f"float32 against float64 over {seeds} seeds; brackets: 95% intervals."
+    markdown = ["# float32 against float64", "", f"The same {seeds} seeds in both types. {LEGEND}", ""]
+    markdown += [*markdown_table(_HEADER, rows), "## When float32 is safe", "", *shared.bullets(sentences)]
+    figures = {
+        f"agreement_{horizon}": chart_figure(
+            _charts(of_horizon, horizon),
+            title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
+            note=f"{seeds} seeds; both runs of a seed meet the same noise, up to rounding.",
+        )
+        for horizon, of_horizon in shared.grouped(comparisons, lambda c: c.task.horizon).items()
+    }
+    documents = {
+        "precision.md": "\n".join(markdown),
+        "precision.tex": latex_table(_HEADER, rows, caption=caption, label="table:precision"),
+        "precision.csv": shared.csv_of([record for c in comparisons for record in _records(c)]),
+    }
+    text = "\n".join([heading, aligned_table(_HEADER, rows, left=3), "", *sentences])
+    return Outputs(text, figures, documents, sum(c.unhealthy for c in comparisons), sections={"advice": sentences})
+
+
+LEGEND = (
+    "Agree: seeds whose arms agree over the whole run, with the\n"
+    "exact binomial 95% interval. First divergence: over the seeds that diverge. Equal pulls: pulls with the same\n"
+    "arm, mean over seeds. Δ regret: float32 minus float64 at the horizon, seed by seed, with its 95% interval\n"
+    "(Student t)."
+)
+
+
+def _row(c: DtypeComparison) -> list[str]:
     low, high = share_interval(c.agreeing, c.first.size, method="clopper-pearson")
     return [
         c.task.place,
@@ -287,32 +271,41 @@ def _cells(c: Comparison) -> list[str]:
     ]
 
 
-def _csv(comparisons: Sequence[Comparison]) -> str:
-    """One line per replication, so that any other statistic can be made of it."""
-    header = ["set", "horizon", "policy", "radius_scale", "seed", "first_divergence", "equal_pulls"]
-    rows: list[list[object]] = []
-    for c in comparisons:
-        fixed = [c.task.place, c.task.horizon, c.task.policy, c.wide.radius_scale]
-        numbers = (c.first, c.equal, c.wide.regret, c.narrow.regret, c.wide.health, c.narrow.health)
-        for seed, row in enumerate(zip(*(values.tolist() for values in numbers), strict=True)):
-            rows.append([*fixed, seed, *row])
-    return csv_text([*header, "regret_float64", "regret_float32", "health_float64", "health_float32"], rows)
+def _pull(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:,.0f}"
 
 
-def _charts(comparisons: Sequence[Comparison], horizon: int) -> list[list[Chart]]:
+def _records(c: DtypeComparison) -> list[dict[str, object]]:
+    """One per replication, so that any other statistic can be made of it."""
+    task = c.task
+    played = {"set": task.place, "horizon": task.horizon, "policy": task.policy, "radius_scale": c.wide.radius_scale}
+    columns = {
+        "seed": np.arange(c.first.size),
+        "first_divergence": c.first,
+        "equal_pulls": c.equal,
+        "regret_float64": c.wide.regret,
+        "regret_float32": c.narrow.regret,
+        "health_float64": c.wide.health,
+        "health_float32": c.narrow.health,
+    }
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    return [{**played, **dict(zip(columns, row, strict=True))} for row in rows]
+
+
+def _charts(comparisons: Sequence[DtypeComparison], horizon: int) -> list[list[Chart]]:
     """The share of seeds that still agree, against the pull; a row for each scale, a column for each set."""
 
-    def chart(set_name: str, scale: float) -> Chart:
+    def chart(scale: float, set_name: str, of_set: Sequence[DtypeComparison]) -> Chart:
         series = [
             Series(c.policy, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
-            for c in comparisons
-            if (c.task.place, c.wide.radius_scale, c.task.horizon) == (set_name, scale, horizon)
+            for c in of_set
+            if c.wide.radius_scale == scale
         ]
         title = f"{set_name}, radius_scale ×{scale:g}"
         return Chart(title, "pulls", "seeds still in agreement", series, (True, False), (-0.03, 1.05))
 
-    sets = dict.fromkeys(c.task.place for c in comparisons if c.task.horizon == horizon)
-    return [[chart(set_name, scale) for set_name in sets] for scale in SCALES]
+    sets = shared.grouped(comparisons, lambda c: c.task.place)
+    return [[chart(scale, name, of_set) for name, of_set in sets.items()] for scale in SCALES]
 
 
 def _survival(first: NDArray[np.int64], horizon: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -322,7 +315,3 @@ def _survival(first: NDArray[np.int64], horizon: int) -> tuple[NDArray[np.float6
     after = np.array([(times > t).mean() for t in at])
     before = np.array([(times >= t).mean() for t in at])
     return np.repeat(at, 2), np.stack([before, after], axis=1).reshape(-1)
-
-
-def _pull(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:,.0f}"

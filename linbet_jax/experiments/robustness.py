@@ -16,11 +16,13 @@ import numpy as np
 
 from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import Cell, CellResult, Outputs, Plan, Progress, long_form
-from linbet_jax.experiments.shared import Sample, Task
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
+from linbet_jax.experiments.shared import HEAVY_TAILED, Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, chart_figure
+from linbet_jax.policies import registry
 from linbet_jax.policies.policy import Policy
-from linbet_jax.statistics.tables import aligned_table, csv_text, markdown_table, number
+from linbet_jax.statistics.regret import Summary
+from linbet_jax.statistics.tables import aligned_table, number
 from linbet_jax.statistics.tuning import GRID, TUNING
 
 __all__ = ["plan"]
@@ -33,8 +35,7 @@ SEED = 7  # of the experiment's key
 RADII = ("literal", "tuned")
 STYLES = {"literal": {"line": "-", "marker": "o"}, "tuned": {"line": "--", "marker": "."}}
 SYMBOLS = {"raw_moment_bound": "b", "central_moment_bound": "c", "epsilon": "ε"}
-KNOWLEDGE = {"moment": ("raw_moment_bound", "central_moment_bound"), "epsilon": ("epsilon",)}
-NAMES = {"moment": "b (TOFU, CRT) or c (MENU, MoM)", "epsilon": "ε"}
+KNOWLEDGE = ("b (TOFU, CRT) or c (MENU, MoM)", "ε")  # what is told wrong, in the order of `fields`
 
 
 # What is played ------------------------------------------------------------------------------------------------------
@@ -51,56 +52,51 @@ class Assumption(NamedTuple):
         return dataclasses.replace(task, options={self.field: getattr(task.bandit, self.field) * self.ratio})
 
 
+def fields(policy: str) -> tuple[str, str]:
+    """What is told wrong: the policy's moment bound, and epsilon."""
+    return str(registry.entry(policy).moment), "epsilon"
+
+
 def assumptions(task: Task) -> list[Assumption]:
     """The truth first, then one wrong number at a time; epsilon never beyond 1."""
-    wrong = [Assumption(shared.MOMENTS[task.policy], ratio) for ratio in MOMENT_RATIOS]
-    epsilons = [ratio for ratio in EPSILON_RATIOS if ratio * task.bandit.epsilon <= 1]
-    return [Assumption("epsilon", 1.0), *wrong, *(Assumption("epsilon", ratio) for ratio in epsilons)]
+    moment, epsilon = fields(task.policy)
+    wrong = [Assumption(moment, ratio) for ratio in MOMENT_RATIOS]
+    allowed = [ratio for ratio in EPSILON_RATIOS if ratio * task.bandit.epsilon <= 1]
+    return [Assumption(epsilon, 1.0), *wrong, *(Assumption(epsilon, ratio) for ratio in allowed)]
 
 
-def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Plan:
+def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
     """S1 and S3 with 48 seeds; with `full` all four with 256, and more for tuning. The usual horizon is the paper's.
 
     Raises:
         InputError: a horizon that a policy cannot have.
     """
-    known: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
+    asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
     tasks = [
-        Task.on(name, policy, horizon=horizon, scales=GRID, key=SEED, **known)
+        Task.on(name, policy, horizon=horizon, scales=GRID, key=SEED, **asked)
         for name in (FULL_SETS if full else SETS)
-        for policy in shared.MOMENTS
+        for policy in HEAVY_TAILED
     ]
+    cells, tuning = [], {"tuning_seeds": tuning_seeds, "tuning_fold": TUNING}
     for task in tasks:
-        for assumption in assumptions(task):
+        assumed = assumptions(task)
+        for assumption in assumed:
             assumption.told_to(task).made()
-    cells = [_cell(task, tuning_seeds) for task in tasks]
-    config = {**known, "tuning_seeds": tuning_seeds, "full": full, "cells": [cell.identity for cell in cells]}
+        replications = len(GRID) * tuning_seeds + len(RADII) * len(assumed) * task.seeds
+        identity: dict[str, Any] = {"assumptions": [list(assumption) for assumption in assumed], **tuning}
+        cells.append(task.cell(functools.partial(_compute, tuning_seeds), replications=replications, **identity))
+    config = {**asked, "tuning_seeds": tuning_seeds, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
-        runs = [run for task in tasks for run in _runs(task, results[task.title])]
-        tuning = [cell.where("tuning", 1)["health"] for cell in results.values()]
-        notes = sorted({note for cell in results.values() for note in cell.facts["notes"]})
-        return _outputs(Report(runs, notes, tuning_seeds), int(np.count_nonzero(np.concatenate(tuning))))
+        samples = [sample for task in tasks for sample in _samples(task, results[task.title])]
+        tuning = np.concatenate([result.where("tuning", 1).columns["health"] for result in results.values()])
+        return _outputs(samples, shared.notes_in(results), tuning_seeds, int(np.count_nonzero(tuning)))
 
-    return Plan("robustness", config, dtype, cells, (*shared.CODE, _compute), show)
-
-
-def _cell(task: Task, tuning_seeds: int) -> Cell:
-    assumed = assumptions(task)
-    both = dataclasses.replace(
-        task, scales=(1.0,), seeds=len(GRID) * tuning_seeds + len(RADII) * len(assumed) * task.seeds
-    )
-    identity = {
-        **task.identity,
-        "tuning_seeds": tuning_seeds,
-        "tuning_fold": TUNING,
-        "assumptions": [list(one) for one in assumed],
-    }
-    return both.cell()._replace(identity=identity, compute=functools.partial(_compute, task, tuning_seeds))
+    return Experiment("robustness", config, dtype, cells, (*shared.CODE, _compute), show)
 
 
-def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
+def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     """The scale that is best for the truth, then every assumption with scale 1 and with that one.
 
     In one batch plays what shares a program: all but MoM's epsilons.
@@ -133,15 +129,16 @@ def _compute(task: Task, tuning_seeds: int, progress: Progress) -> CellResult:
     return CellResult(columns, {"chosen_radius_scale": tuning.chosen, "notes": sorted(notes)})
 
 
-# From numbers to a report --------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(Sample):
-    """One policy on one set under an assumption, with literal or tuned radii."""
+class AssumedSample(Sample):
+    """One policy on one set under an assumption, with literal or tuned radii, beside the same with the truth."""
 
     radii: str
     assumption: Assumption
+    truth: Sample
 
     @property
     def ratio(self) -> float:
@@ -149,165 +146,144 @@ class Run(Sample):
         return self.assumption.ratio
 
     @property
-    def truth(self) -> float:
-        """The true number."""
-        return float(getattr(self.task.bandit, self.assumption.field))
-
-    @property
-    def group(self) -> tuple[str, str, str]:
+    def curve(self) -> tuple[str, str, str]:
         """(set, policy, radii)."""
         return self.task.place, self.task.policy, self.radii
 
-
-@dataclasses.dataclass(frozen=True)
-class Report(shared.Report):
-    """The runs, without those of tuning, and how many seeds that had."""
-
-    tuning_seeds: int
+    @property
+    def cost(self) -> Summary:
+        """Regret minus that with the truth."""
+        return self.minus(self.truth)
 
     @property
-    def title(self) -> str:
-        """What wrong knowledge costs."""
-        return f"What wrong knowledge costs ({self.setting})"
-
-    def curves(self, knowledge: str) -> list[list[Run]]:
-        """The runs of every set, policy and radii in order of the ratio, the truth among them."""
-        curves: dict[tuple[str, str, str], list[Run]] = {}
-        for run in sorted(self.runs, key=lambda run: run.ratio):
-            if run.ratio == 1.0 or run.assumption.field in KNOWLEDGE[knowledge]:
-                curves.setdefault(run.group, []).append(run)
-        return [curves[group] for group in dict.fromkeys(run.group for run in self.runs)]
+    def cost_text(self) -> str:
+        """What the wrong number costs; negative where it helps."""
+        return "–" if self.ratio == 1.0 else shared.mean_text(self.cost)
 
 
-def _runs(task: Task, result: CellResult) -> list[Run]:
+def _samples(task: Task, result: CellResult) -> list[AssumedSample]:
     """Every assumption with the literal radii, then with the tuned ones."""
-    evaluation, assumed = result.where("tuning", 0), assumptions(task)
-    regret, health = (evaluation[name].reshape(len(RADII), len(assumed), -1) for name in ("regret", "health"))
+    assumed = assumptions(task)
+    columns = result.where("tuning", 0).shaped(len(RADII), len(assumed), task.seeds)
     scales = (1.0, result.facts["chosen_radius_scale"])
-    return [
-        Run(task, scales[which], regret[which, place], health[which, place], radii, assumption)
-        for which, radii in enumerate(RADII)
-        for place, assumption in enumerate(assumed)
-    ]
+    samples = []
+    for scale, radii, regret, health in zip(scales, RADII, columns["regret"], columns["health"], strict=True):
+        truth = Sample(task, scale, regret[0], health[0])
+        for assumption, values, words in zip(assumed, regret, health, strict=True):
+            samples.append(AssumedSample(task, scale, values, words, radii, assumption, truth))
+    return samples
 
 
-def _truth(curve: Sequence[Run]) -> Run:
-    """The run of a curve that knows the truth."""
-    return next(run for run in curve if run.ratio == 1.0)
+def _of_knowledge(samples: Sequence[AssumedSample], index: int) -> list[AssumedSample]:
+    """Those that know the truth or something wrong of this kind, in the order of their curves and ratios."""
+    shown = [s for s in samples if s.ratio == 1.0 or s.assumption.field == fields(s.task.policy)[index]]
+    curves = shared.grouped(shown, lambda sample: sample.curve).values()
+    return [sample for curve in curves for sample in sorted(curve, key=lambda sample: sample.ratio)]
 
 
-# From a report to tables and figures ---------------------------------------------------------------------------------
+# How it is shown -----------------------------------------------------------------------------------------------------
 
 
-def _outputs(report: Report, unhealthy_tuning: int) -> Outputs:
-    return Outputs(
-        _terminal_text(report),
-        {"robustness": chart_figure(_charts(report), title=report.title, note=_note(report))},
-        {"robustness.md": _markdown(report), "robustness.csv": _csv(report)},
-        unhealthy_tuning + report.unhealthy,
-    )
+def _outputs(samples: Sequence[AssumedSample], notes: Sequence[str], tuning_seeds: int, ill_tuning: int) -> Outputs:
+    setting, unhealthy = samples[0].task.setting, sum(sample.unhealthy for sample in samples)
+    title, legend = f"What wrong knowledge costs ({setting})", LEGEND.format(tuning_seeds=tuning_seeds)
 
-
-def _terminal_text(report: Report) -> str:
-    """Regret with the truth, and what the smallest and the largest ratio cost."""
     header = ["set", "policy", "known", "regret, truth", "least ratio", "costs", "largest ratio", "costs"]
+    text = [f"Mean regret under wrong knowledge ({setting})", aligned_table(header, _extremes(samples), left=3)]
+    text += ["", legend, *shared.unhealthy_line(unhealthy)]
+
+    markdown = [f"# {title}", "", legend, ""]
+    for index, name in enumerate(KNOWLEDGE):
+        shown = _of_knowledge(samples, index)
+        ratios = sorted({sample.ratio for sample in shown})
+        header = ["set", "policy", "true value", *(f"×{ratio:g}" for ratio in ratios)]
+        rows = functools.partial(shared.wide_rows, shown, functools.partial(_names, index), columns=ratios)
+        means = rows(lambda sample: sample.ratio, lambda sample: shared.mean_text(sample.summary))
+        markdown += shared.section(f"{name} times a ratio: mean regret", header, means)
+        costs = rows(lambda sample: sample.ratio, lambda sample: sample.cost_text)
+        markdown += shared.section(f"{name} times a ratio: what it costs", header, costs)
+    markdown += shared.notes_section([*notes, *_edge_notes(samples)], unhealthy)
+
+    figure = chart_figure(_charts(samples), title=title, note=NOTE.format(tuning_seeds=tuning_seeds))
+    records = shared.csv_of([_record(sample) for sample in samples])
+    documents = {"robustness.md": "\n".join(markdown), "robustness.csv": records}
+    return Outputs("\n".join(text), {"robustness": figure}, documents, ill_tuning + unhealthy)
+
+
+LEGEND = (
+    "Costs: regret minus that with the true number, seed by seed on the same noise, with a 95% interval (Student "
+    "t). A policy labelled ×s plays with every radius times s, chosen once, with the true numbers, on "
+    "{tuning_seeds} other seeds. A wrong ε comes with the moment bound of the true ε; ε is 1 at most."
+)
+NOTE = (
+    "Mean final pseudo-regret, with 95% intervals (Student t), against the ratio of the number that the policy is "
+    "told to the true one. Solid: radii as published. Dashed: radii times the scale named at the curve, tuned with "
+    "the true numbers on {tuning_seeds} other seeds."
+)
+
+
+def _names(index: int, sample: AssumedSample) -> tuple[str, str, str]:
+    """Set, policy and the true number."""
+    field = fields(sample.task.policy)[index]
+    return sample.task.place, sample.label, f"{SYMBOLS[field]} = {getattr(sample.task.bandit, field):.4g}"
+
+
+def _extremes(samples: Sequence[AssumedSample]) -> list[list[str]]:
+    """For every curve, the regret with the truth, and what the smallest and the largest ratio cost."""
+    curves = [shared.grouped(_of_knowledge(samples, index), lambda s: s.curve).values() for index in range(2)]
     rows = []
-    for curves in zip(*(report.curves(knowledge) for knowledge in KNOWLEDGE), strict=True):
-        for curve in curves:
-            truth = _truth(curve)
-            row = [truth.task.place, truth.label, _symbol(curve), number(truth.summary.mean)]
-            for run in (curve[0], curve[-1]):
-                row += [f"×{run.ratio:g}", _cost_text(run, truth)]
-            rows.append(row)
-    heading = f"Mean regret under wrong knowledge ({report.setting})"
-    table = aligned_table(header, rows, left=3)
-    return "\n".join([heading, table, "", _legend(report), *shared.unhealthy_line(report.unhealthy)])
-
-
-def _symbol(curve: Sequence[Run]) -> str:
-    """Of the number that is told wrong."""
-    return next((SYMBOLS[run.assumption.field] for run in curve if run.ratio != 1.0), "ε")
-
-
-def _cost_text(run: Run, truth: Run) -> str:
-    """What the wrong number costs; negative where it helps."""
-    return "–" if run is truth else shared.mean_text(run.minus(truth))
-
-
-def _legend(report: Report) -> str:
-    return (
-        "Costs: regret minus that with the true number, seed by seed on the same noise, with a 95% interval (Student "
-        "t). A policy labelled ×s plays with every radius times s, chosen once, with the true numbers, on "
-        f"{report.tuning_seeds} other seeds. A wrong ε comes with the moment bound of the true ε; ε is 1 at most."
-    )
-
-
-def _note(report: Report) -> str:
-    return (
-        "Mean final pseudo-regret, with 95% intervals (Student t), against the ratio of the number that the policy is "
-        "told to the true one. Solid: radii as published. Dashed: radii times the scale named at the curve, tuned with "
-        f"the true numbers on {report.tuning_seeds} other seeds."
-    )
-
-
-def _charts(report: Report) -> list[list[Chart]]:
-    titles = {
-        run.task.place: f"{run.task.place}: {run.task.bandit.noise.name}, T={run.task.horizon:,}" for run in report.runs
-    }
-    rows = []
-    for knowledge, what in NAMES.items():
-        row = []
-        for set_name, title in titles.items():
-            series = [
-                shared.mean_series(
-                    curve[0].label,
-                    COLORS[curve[0].task.policy],
-                    [run.ratio for run in curve],
-                    [run.summary for run in curve],
-                    floor=0.0,
-                    **STYLES[curve[0].radii],
-                )
-                for curve in report.curves(knowledge)
-                if curve[0].task.place == set_name
-            ]
-            row.append(Chart(title, f"assumed / true {what}", "mean regret", series, (True, False)))
-        rows.append(row)
+    for both in zip(*curves, strict=True):
+        for index, curve in enumerate(both):
+            place, label, known = _names(index, curve[0])
+            row = [place, label, known.split()[0], number(curve[0].truth.summary.mean)]
+            rows.append(row + [text for s in (curve[0], curve[-1]) for text in (f"×{s.ratio:g}", s.cost_text)])
     return rows
 
 
-def _markdown(report: Report) -> str:
-    lines = [f"# {report.title}", "", _legend(report), ""]
-    for knowledge, what in NAMES.items():
-        curves = report.curves(knowledge)
-        ratios = sorted({run.ratio for curve in curves for run in curve})
-        header = ["set", "policy", "true value", *(f"×{ratio:g}" for ratio in ratios)]
-        means, costs = [], []
-        for curve in curves:
-            truth, runs = _truth(curve), {run.ratio: run for run in curve}
-            value = next((f"{run.truth:.4g}" for run in curve if run is not truth), f"{truth.truth:g}")
-            start = [truth.task.place, truth.label, f"{_symbol(curve)} = {value}"]
-            means.append([*start, *(shared.mean_text(runs[r].summary) if r in runs else "–" for r in ratios)])
-            costs.append([*start, *(_cost_text(runs[r], truth) if r in runs else "–" for r in ratios)])
-        lines += [f"## {what} times a ratio: mean regret", "", *markdown_table(header, means)]
-        lines += [f"## {what} times a ratio: what it costs", "", *markdown_table(header, costs)]
-    notes, ends = list(report.notes), (min(GRID), max(GRID))
-    edges = {
-        f"{run.label} on {run.task.place}" for run in report.runs if run.radii == "tuned" and run.radius_scale in ends
-    }
-    if edges:
-        said = ", ".join(sorted(edges))
-        notes.append(f"The tuned scale is an end of the grid, and a wider one might hold a better: {said}")
-    return "\n".join([*lines, *shared.notes_section(notes, report.unhealthy)])
+def _edge_notes(samples: Sequence[AssumedSample]) -> list[str]:
+    ends = (min(GRID), max(GRID))
+    tuned = [sample for sample in samples if sample.radii == "tuned" and sample.radius_scale in ends]
+    edges = sorted({f"{sample.label} on {sample.task.place}" for sample in tuned})
+    note = f"The tuned scale is an end of the grid, and a wider one might hold a better: {', '.join(edges)}"
+    return [note] if edges else []
 
 
-def _csv(report: Report) -> str:
-    header = ["set", "policy", "radii", "radius_scale", "field", "ratio", "assumed", "seeds", "unhealthy"]
-    header += ["regret_mean", "regret_sd", "regret_low", "regret_high", "cost_mean", "cost_low", "cost_high"]
-    truths = {run.group: run for run in report.runs if run.ratio == 1.0}
+def _charts(samples: Sequence[AssumedSample]) -> list[list[Chart]]:
+    """A row for each kind of knowledge, a column for each set."""
+
+    def chart(name: str, of_chart: Sequence[AssumedSample]) -> Chart:
+        series = [
+            shared.mean_series(
+                curve[0].label,
+                COLORS[curve[0].task.policy],
+                [sample.ratio for sample in curve],
+                [sample.summary for sample in curve],
+                floor=0.0,
+                **STYLES[curve[0].radii],
+            )
+            for curve in shared.grouped(of_chart, lambda sample: sample.curve).values()
+        ]
+        task = of_chart[0].task
+        title = f"{task.place}: {task.bandit.noise.name}, T={task.horizon:,}"
+        return Chart(title, f"assumed / true {name}", "mean regret", series, (True, False))
+
     rows = []
-    for run in report.runs:
-        s, c = run.summary, run.minus(truths[run.group])
-        fixed = [*run.group, run.radius_scale, *run.assumption, run.truth * run.ratio]
-        spread = [float(value) for value in (s.mean, s.sd, s.low, s.high, c.mean, c.low, c.high)]
-        rows.append([*fixed, s.n, s.unhealthy, *spread])
-    return csv_text(header, rows)
+    for index, name in enumerate(KNOWLEDGE):
+        sets = shared.grouped(_of_knowledge(samples, index), lambda sample: sample.task.place)
+        rows.append([chart(name, of_set) for of_set in sets.values()])
+    return rows
+
+
+def _record(sample: AssumedSample) -> dict[str, object]:
+    (field, ratio), summary = sample.assumption, sample.summary
+    played = dict(zip(("set", "policy", "radii"), sample.curve, strict=True))
+    assumed = {"field": field, "ratio": ratio, "assumed": getattr(sample.task.bandit, field) * ratio}
+    return {
+        **played,
+        "radius_scale": sample.radius_scale,
+        **assumed,
+        "seeds": summary.n,
+        "unhealthy": summary.unhealthy,
+        **shared.statistics_of("regret_", summary, "mean", "sd", "low", "high"),
+        **shared.statistics_of("cost_", sample.cost, "mean", "low", "high"),
+    }

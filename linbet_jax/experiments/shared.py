@@ -1,11 +1,11 @@
-"""What the experiments have in common: a policy's task, the sample it gives, and a few words on both."""
+"""What the experiments have in common: a policy's task, the sample it gives, and how samples are shown."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
-from linbet_jax.experiments.driver import COMPILE_SECONDS, Cell, CellResult, Progress, long_form
+from linbet_jax.experiments.driver import COMPILE_SECONDS, CellResult, Progress, StudyCell, long_form
 from linbet_jax.figures.plotting import Series, policy_label
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
@@ -23,28 +23,19 @@ from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import Summary, exponent_interval, paired_difference, summarize
-from linbet_jax.statistics.tables import interval, number
+from linbet_jax.statistics.tables import csv_text, interval, markdown_table, number
 from linbet_jax.statistics.tuning import TuningCurve, tune
 from linbet_jax.storage import provenance
 
-__all__ = [
-    "CODE",
-    "Report",
-    "Sample",
-    "Task",
-    "exponent",
-    "mean_series",
-    "mean_text",
-    "notes_section",
-    "unhealthy_line",
-]
+__all__ = ["CODE", "HEAVY_TAILED", "POLICIES", "Sample", "Task"]
 
-MOMENTS = {  # what the heavy-tailed policies are told
-    "menu": "central_moment_bound",
-    "mom": "central_moment_bound",
-    "tofu": "raw_moment_bound",
-    "crt": "raw_moment_bound",
-}
+HEAVY_TAILED = ("menu", "mom", "tofu", "crt")  # they are told a moment bound
+POLICIES = (*HEAVY_TAILED, "oful")  # those with a confidence region
+
+T = TypeVar("T")
+
+
+# What is played ------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +74,8 @@ class Task:
     def on(cls, set_name: str, policy: str, *, horizon: int | None = None, **more: Any) -> Task:
         """A task on a data set, with its delta and ridge and, unless another one is given, the paper's horizon."""
         spec, bandit = DATASETS[set_name], dataset(set_name)
-        known: dict[str, Any] = {"delta": spec.delta, "ridge": spec.ridge, "horizon": horizon or spec.horizon}
-        return cls(set_name, bandit, provenance.instance_digest(bandit), policy, **known, **more)
+        constants: dict[str, Any] = {"delta": spec.delta, "ridge": spec.ridge, "horizon": horizon or spec.horizon}
+        return cls(set_name, bandit, provenance.instance_digest(bandit), policy, **constants, **more)
 
     @property
     def title(self) -> str:
@@ -104,17 +95,22 @@ class Task:
         return {**fields, "scales": list(self.scales), "options": dict(self.options)}
 
     @property
+    def replications(self) -> int:
+        """Of all scales."""
+        return self.seeds * len(self.scales)
+
+    @property
     def pulls(self) -> int:
         """Over all replications."""
-        return self.horizon * self.seeds * len(self.scales)
+        return self.horizon * self.replications
 
     @property
     def core_seconds(self) -> float:
         """Estimate of the CPU time, without tracing and compiling, which takes `COMPILE_SECONDS` a program."""
         dim = self.bandit.dim
         passes = self.horizon if self.options.get("method") == "full" else self.options.get("epochs", 0)
-        each = pull_microseconds(self.policy, num_arms=self.bandit.num_arms, dim=dim)
-        return 1e-6 * self.pulls * (each + PASS_MICROSECONDS * dim**2 * passes)
+        pull = pull_microseconds(self.policy, num_arms=self.bandit.num_arms, dim=dim)
+        return 1e-6 * self.pulls * (pull + PASS_MICROSECONDS * dim**2 * passes)
 
     def made(self) -> tuple[Policy, list[Any]]:
         """The policy, and its parameters for each scale.
@@ -122,17 +118,40 @@ class Task:
         Raises:
             InputError: what the policy's own checks say, a horizon that is too short, say.
         """
-        known: dict[str, Any] = {"horizon": self.horizon, "delta": self.delta, "ridge": self.ridge}
+        constants: dict[str, Any] = {"horizon": self.horizon, "delta": self.delta, "ridge": self.ridge}
         try:
-            policy, params = make_policy(self.policy, self.bandit, **known, **self.options)
+            policy, params = make_policy(self.policy, self.bandit, **constants, **self.options)
         except ValueError as error:
             raise InputError(f"{self.policy} on {self.place}: {error}") from error
         # What has no radius (uniform play) has the scale 1 alone.
         return policy, [params if scale == 1.0 else params._replace(radius_scale=scale) for scale in self.scales]
 
-    def cell(self) -> Cell:
-        """Its piece of work."""
-        return Cell(self.title, self.identity, self.pulls, COMPILE_SECONDS + self.core_seconds, self.compute)
+    def cell(
+        self,
+        compute: Callable[[Task, Progress], CellResult] | None = None,
+        *,
+        title: str = "",
+        replications: int | None = None,
+        programs: int = 1,
+        **identity: Any,
+    ) -> StudyCell:
+        """Its piece of work.
+
+        Args:
+            compute: does it; by default `final_regret`.
+            title: of the cell; by default the task's.
+            replications: of T pulls that are played; by default the task's.
+            programs: how many are compiled.
+            **identity: JSON-like, what decides the numbers beside the task's own fields.
+        """
+        count = self.replications if replications is None else replications
+        return StudyCell(
+            title or self.title,
+            {**self.identity, **identity},
+            self.horizon * count,
+            programs * COMPILE_SECONDS + self.core_seconds * count / self.replications,
+            functools.partial(compute or final_regret, self),
+        )
 
     def tuned(self, seeds: int, progress: Progress, **more: Any) -> TuningCurve:
         """The task's scales on so many tuning seeds, which `play` never meets; `more` is passed on to `tune`."""
@@ -155,27 +174,26 @@ class Task:
         policy, grid = self.made()
         return play(policy, grid, self, progress.of(self.horizon), **more)
 
-    def compute(self, progress: Progress) -> CellResult:
-        """Final regret and health of every scale and seed."""
-        results = self.play(progress)
-        columns = long_form({"radius_scale": self.scales, "seed": range(self.seeds)}, finals(results))
-        return CellResult(columns, {"notes": notes_of(results)})
-
     def samples(self, result: CellResult) -> list[Sample]:
-        """One for each scale, from what `compute` returns."""
-        shape = (len(self.scales), self.seeds)
-        regret, health = (result.columns[name].reshape(shape) for name in ("regret", "health"))
-        return [Sample(self, *each) for each in zip(self.scales, regret, health, strict=True)]
+        """One for each scale, from what `final_regret` returns."""
+        columns = result.shaped(len(self.scales), self.seeds)
+        return [Sample(self, *row) for row in zip(self.scales, columns["regret"], columns["health"], strict=True)]
 
 
 def play(
     policy: Policy, grid: Sequence[Any], task: Task, progress: Callable[[int, int], None] | None, **more: Any
 ) -> list[Result]:
     """Parameters of one's own as one batch, on the task's bandit, horizon, seeds, key and dtype."""
-    known = {"horizon": task.horizon, "num_seeds": task.seeds, "num_records": 1, **more}
-    return simulate_grid(
-        policy, grid, task.bandit, key=jax.random.key(task.key), dtype=np.dtype(task.dtype), progress=progress, **known
-    )
+    settings = {"horizon": task.horizon, "num_seeds": task.seeds, "num_records": 1, **more}
+    key, dtype = jax.random.key(task.key), np.dtype(task.dtype)
+    return simulate_grid(policy, grid, task.bandit, key=key, dtype=dtype, progress=progress, **settings)
+
+
+def final_regret(task: Task, progress: Progress) -> CellResult:
+    """Final regret and health of every scale and seed."""
+    results = task.play(progress)
+    columns = long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, finals(results))
+    return CellResult(columns, {"notes": notes_of(results)})
 
 
 def two_stages(tuning: Mapping[str, NDArray[Any]], evaluation: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -193,12 +211,25 @@ def finals(results: Sequence[Result]) -> dict[str, NDArray[Any]]:
     }
 
 
-def notes_of(results: Sequence[Result]) -> list[str]:
+def notes_of(results: Iterable[Result]) -> list[str]:
     """Sentences that must travel with the numbers, each once."""
     return sorted({note for result in results for note in result.notes})
 
 
-CODE = (Task, play, two_stages, finals, notes_of)  # what computes, for a plan's `code`
+CODE = (Task, play, final_regret, two_stages, finals, notes_of)  # what computes, for an experiment's `code`
+
+
+def config_of(tasks: Iterable[Task], /, **asked: Any) -> dict[str, Any]:
+    """An experiment's configuration: what was asked for, and the hash of every instance."""
+    return {**asked, "instances": {task.place: task.instance for task in tasks}}
+
+
+def notes_in(results: Mapping[str, CellResult]) -> list[str]:
+    """The notes of all cells, each once."""
+    return sorted({note for result in results.values() for note in result.facts["notes"]})
+
+
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,27 +261,30 @@ class Sample:
         return paired_difference(self.regret, other.regret, self.health, other.health)
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """Everything that the outputs say.
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]]:
+    """Items by their key, both in the order met."""
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
-    Attributes:
-        runs: samples, or what else has a task and a number of unhealthy replications.
-        notes: sentences that must travel with the numbers.
+
+def wide_rows(
+    items: Iterable[T],
+    row: Callable[[T], tuple[str, ...]],
+    column: Callable[[T], Hashable],
+    text: Callable[[T], str],
+    columns: Iterable[Hashable],
+) -> list[list[str]]:
+    """Rows of a table with a column for each of some values; a dash where there is no item.
+
+    An item stands in the row that begins with the names `row`, in the column of the value `column`, as `text`.
     """
-
-    runs: Sequence[Any]
-    notes: Sequence[str]
-
-    @property
-    def unhealthy(self) -> int:
-        """Replications that met something non-finite."""
-        return sum(run.unhealthy for run in self.runs)
-
-    @property
-    def setting(self) -> str:
-        """Seeds and constants."""
-        return str(self.runs[0].task.setting)
+    columns, rows = list(columns), []
+    for names, of_row in grouped(items, row).items():
+        cells = {column(item): text(item) for item in of_row}
+        rows.append([*names, *(cells.get(value, "–") for value in columns)])
+    return rows
 
 
 def exponent(samples: Sequence[Sample]) -> Estimate:
@@ -271,18 +305,15 @@ def exponent(samples: Sequence[Sample]) -> Estimate:
     return exponent_interval([sample.task.horizon for sample in samples], values, ill)
 
 
+# How it is shown -----------------------------------------------------------------------------------------------------
+
+
 def mean_series(
     label: str, color: str, x: ArrayLike, summaries: Sequence[Summary], *, floor: float = -np.inf, **style: Any
 ) -> Series:
-    """A curve of means with their intervals, where there are any.
+    """A curve of means `[n]` with their intervals, where there are any; none goes below the floor.
 
-    Args:
-        label: at the curve's end.
-        color: of everything drawn.
-        x: `[n]`.
-        summaries: `[n]`.
-        floor: no interval goes below it.
-        **style: line and marker, as for a `Series`.
+    The other arguments are those of a `Series`.
     """
     mean, low, high = ([float(getattr(s, field)) for s in summaries] for field in ("mean", "low", "high"))
     if summaries[0].has_band:
@@ -295,6 +326,31 @@ def mean_text(summary: Summary) -> str:
     return f"{number(summary.mean)} {interval(summary)}" if summary.has_band else number(summary.mean)
 
 
+def statistics_of(prefix: str, summary: Summary | Estimate, *names: str) -> dict[str, float]:
+    """Statistics by their names, which the prefix begins: columns of a CSV record."""
+    return {f"{prefix}{name}": float(getattr(summary, name)) for name in names}
+
+
+def unbroken(title: str) -> str:
+    """A figure's title whose lines never break at an equals sign."""
+    return title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+
+
+def csv_of(records: Sequence[Mapping[str, object]]) -> str:
+    """CSV of records that have the same columns in the same order."""
+    return csv_text(list(records[0]), [list(record.values()) for record in records])
+
+
+def section(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown section that is a table."""
+    return [f"## {title}", "", *markdown_table(header, rows)]
+
+
+def bullets(sentences: Iterable[str]) -> list[str]:
+    """Lines of a Markdown list, an empty one last."""
+    return [*(f"- {sentence}" for sentence in sentences), ""]
+
+
 def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
     """The last line of a terminal's table, where there is something to say."""
     return [f"UNHEALTHY replications, left out of every {statistic}: {unhealthy}"] if unhealthy else []
@@ -305,4 +361,4 @@ def notes_section(notes: Sequence[str], unhealthy: int, statistic: str = "mean")
     said = list(notes)
     if unhealthy:
         said.append(f"{unhealthy} replications met something non-finite and are left out of every {statistic}")
-    return ["## Notes", "", *(f"- {note}." for note in said), ""] if said else []
+    return ["## Notes", "", *bullets(f"{note}." for note in said)] if said else []

@@ -8,6 +8,7 @@ from typing import Any
 
 from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
+from linbet_jax.statistics.tables import aligned_table
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import RunFolder, write_text
 
@@ -60,26 +61,17 @@ def rows(sets: Sequence[str] | None = None) -> list[dict[str, Any]]:
 
 def text(table: Sequence[Mapping[str, Any]]) -> str:
     """The table in aligned columns; every computed number with the paper's in brackets."""
-    header = ("set", "K", "d", "law", "ε", "b (paper)", "c (paper)", "best mean (paper)")
+    width = max(len(row["law"]) for row in table)  # laws are words: aligned to the left among numbers
+    header = ("set", "K", "d", "law".ljust(width), "ε", "b (paper)", "c (paper)", "best mean (paper)")
     body = []
     for row in table:
         both = [(row[name], row[f"paper_{name}"]) for name in ("b", "c", "best_mean")]
         cells = [f"{value:.2f} ({'–' if paper is None else f'{paper:.2f}'})" for value, paper in both]
-        fixed = [row["name"], str(row["num_arms"]), str(row["dim"]), row["law"], f"{row['epsilon']:g}"]
-        body.append([*fixed, *cells])
-    widths = [max(len(line[i]) for line in (header, *body)) for i in range(len(header))]
-
-    def line(cells: Sequence[str]) -> str:
-        aligned = (
-            f"{c:<{w}}" if i in (0, 3) else f"{c:>{w}}" for i, (c, w) in enumerate(zip(cells, widths, strict=True))
-        )
-        return "  ".join(aligned).rstrip()
-
+        sizes = [str(row["num_arms"]), str(row["dim"]), row["law"].ljust(width), f"{row['epsilon']:g}"]
+        body.append([row["name"], *sizes, *cells])
     return "\n".join(
         [
-            line(header),
-            line(["-" * width for width in widths]),
-            *(line(cells) for cells in body),
+            aligned_table(header, body),
             "",
             "b: largest E|payoff|^(1+ε) over the arms, c: largest E|payoff - mean|^(1+ε), both exact from the law.",
             "In brackets: Table 1 of the paper (– where it gives none).",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from linbet_jax import theory
 from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import measure, shared
-from linbet_jax.experiments.driver import CellResult, Outputs, Plan
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.statistics.intervals import Estimate
@@ -39,7 +39,7 @@ SEED = 0  # of the experiment's key
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Algorithm:
     """A column of the paper's table, or another form of TOFU.
 
     Attributes:
@@ -58,13 +58,13 @@ class Variant:
     time_from: int
 
 
-VARIANTS: Mapping[str, Variant] = {
-    "mom": Variant("MoM", COLORS["mom"], "$O(T)$", "$O(1)$", 16_384),
-    "menu": Variant("MENU", COLORS["menu"], r"$O(T\log T)$", r"$O(\log T)$", 16_384),
-    "crt": Variant("CRT", COLORS["crt"], "$O(T)$", "$O(1)$", 16_384),
-    "tofu full": Variant("TOFU, full pass", COLORS["tofu"], "$O(T^2)$", "$O(T)$", 1024),
-    "tofu pruned": Variant("TOFU, pruned", "#8C3B00", "", "", 4096),
-    "tofu epochs": Variant("TOFU, by epochs", "#F2A777", "", "", 4096),
+VARIANTS: Mapping[str, Algorithm] = {
+    "mom": Algorithm("MoM", COLORS["mom"], "$O(T)$", "$O(1)$", 16_384),
+    "menu": Algorithm("MENU", COLORS["menu"], r"$O(T\log T)$", r"$O(\log T)$", 16_384),
+    "crt": Algorithm("CRT", COLORS["crt"], "$O(T)$", "$O(1)$", 16_384),
+    "tofu full": Algorithm("TOFU, full pass", COLORS["tofu"], "$O(T^2)$", "$O(T)$", 1024),
+    "tofu pruned": Algorithm("TOFU, pruned", "#8C3B00", "", "", 4096),
+    "tofu epochs": Algorithm("TOFU, by epochs", "#F2A777", "", "", 4096),
 }
 
 
@@ -88,19 +88,11 @@ def options(variant: str, horizon: int) -> dict[str, Any]:
 
 def task_of(set_name: str, variant: str, horizon: int, seeds: int, dtype: str) -> Task:
     """A variant on a set."""
-    return Task.on(
-        set_name,
-        variant.split()[0],
-        horizon=horizon,
-        seeds=seeds,
-        scales=SCALES,
-        key=SEED,
-        dtype=dtype,
-        options=options(variant, horizon),
-    )
+    settings: dict[str, Any] = {"horizon": horizon, "seeds": seeds, "scales": SCALES, "key": SEED, "dtype": dtype}
+    return Task.on(set_name, variant.split()[0], options=options(variant, horizon), **settings)
 
 
-def plan(*, seeds: int | None, full: bool, dtype: str) -> Plan:
+def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
     """S3 (epsilon 1/2) and S1 (epsilon 1), 16 seeds; with `full` all four, 128 seeds, and T four times as long."""
     replications = seeds or (128 if full else 16)
     tasks = {}
@@ -115,12 +107,12 @@ def plan(*, seeds: int | None, full: bool, dtype: str) -> Plan:
     return plan_of(tasks, replications, dtype)
 
 
-def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Plan:
+def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
     """These tasks, by `set/variant/T=horizon`; those on one of the sets are timed, in further rounds too."""
     timed = {title: task for title, task in tasks.items() if task.place == TIMED_ON}
     once = {title: task for title, task in tasks.items() if title not in timed}
-    config = {"dtype": dtype, "tasks": list(tasks), "seeds": seeds, "radius_scales": list(SCALES), "key": SEED}
-    config["instances"] = {task.place: task.instance for task in tasks.values()}
+    asked = {"dtype": dtype, "tasks": list(tasks), "seeds": seeds, "key": SEED}
+    config = shared.config_of(tasks.values(), radius_scales=list(SCALES), **asked)
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         seconds = measure.times(results, timed, ROUNDS)
@@ -129,19 +121,17 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Plan:
             for variant in VARIANTS
         }
         samples = {title: task.samples(results[title]) for title, task in tasks.items()}
-        cpu = {
-            title: seconds[:, place] / (task.pulls / task.horizon) for place, (title, task) in enumerate(timed.items())
-        }
+        cpu = {title: seconds[title] / task.replications for title, task in timed.items()}
         return _outputs(report_of(samples, cpu, storage, seeds, dtype))
 
     cells = [*measure.timed_cells(timed, ROUNDS), *measure.timed_cells(once, 0)]
-    return Plan("table2", config, dtype, cells, (*shared.CODE, measure), show)
+    return Experiment("table2", config, dtype, cells, (*shared.CODE, measure), show)
 
 
-# From numbers to a report --------------------------------------------------------------------------------------------
+# What it gives -------------------------------------------------------------------------------------------------------
 
 
-class Growth(NamedTuple):
+class RegretGrowth(NamedTuple):
     """How the regret of a variant grows on one set with one scale: samples by increasing T, and the exponent."""
 
     samples: Sequence[Sample]
@@ -183,8 +173,8 @@ class Timing:
         """Exponent of the smallest times, and the smallest and the largest one of a single round."""
         t = np.array(self.horizons)
         used = t >= self.time_from
-        best, *each = (fitted_exponent(t[used], times[used]) for times in (self.best, *self.seconds))
-        return best, min(each), max(each)
+        best, *single = (fitted_exponent(t[used], times[used]) for times in (self.best, *self.seconds))
+        return best, min(single), max(single)
 
     @property
     def last(self) -> float:
@@ -193,7 +183,7 @@ class Timing:
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class Measurements:
     """Everything the outputs say.
 
     Attributes:
@@ -204,7 +194,7 @@ class Report:
         dtype: for the headings.
     """
 
-    growths: Mapping[tuple[str, str, float], Growth]
+    growths: Mapping[tuple[str, str, float], RegretGrowth]
     timings: Mapping[str, Timing]
     bytes: Mapping[str, Sequence[int]]
     seeds: int
@@ -236,7 +226,7 @@ def report_of(
     storage: Mapping[str, Sequence[int]],
     seeds: int,
     dtype: str,
-) -> Report:
+) -> Measurements:
     """Fits every exponent of the regret.
 
     Args:
@@ -246,29 +236,38 @@ def report_of(
         seeds: replications.
         dtype: for the headings.
     """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for title in samples:
-        set_name, variant, _ = title.split("/")
-        groups.setdefault((set_name, variant), []).append(title)
     growths, timings = {}, {}
-    for (set_name, variant), titles in groups.items():
+    for (set_name, variant), titles in shared.grouped(samples, lambda title: tuple(title.split("/")[:2])).items():
         for of_scale in zip(*(samples[title] for title in titles), strict=True):
-            growths[set_name, variant, of_scale[0].radius_scale] = growth = Growth(of_scale, shared.exponent(of_scale))
+            growth = RegretGrowth(of_scale, shared.exponent(of_scale))
+            growths[set_name, variant, of_scale[0].radius_scale] = growth
         if set_name == TIMED_ON:
             seconds = np.stack([cpu[title] for title in titles], axis=1)
             timings[variant] = Timing(growth.horizons, seconds, VARIANTS[variant].time_from)
-    return Report(growths, timings, storage, seeds, dtype)
+    return Measurements(growths, timings, storage, seeds, dtype)
 
 
-# From a report to tables and figures ---------------------------------------------------------------------------------
+# How it is shown -----------------------------------------------------------------------------------------------------
 
 
-def _outputs(report: Report) -> Outputs:
-    tables = {"regret": _regret_table(report), "cost": _cost_table(report)}
-    captions = {
-        "regret": "Regret: exponents of the bounds and measured ones",
-        "cost": "Complexity and storage: the paper's and measured",
+def _outputs(report: Measurements) -> Outputs:
+    tables = {
+        "regret": ("Regret: exponents of the bounds and measured ones", *_regret_table(report)),
+        "cost": ("Complexity and storage: the paper's and measured", *_cost_table(report)),
     }
+    explained = _explained(report)
+    text, latex = [report.heading], []
+    markdown = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{report.heading}.", ""]
+    for name, (title, header, rows) in tables.items():
+        plain = [[cell.replace("$", "").replace(r"T\log", "T log").replace("\\", "") for cell in row] for row in rows]
+        text += [aligned_table(header, plain), ""]
+        markdown += markdown_table(header, rows)
+        latex.append(latex_table(header, rows, caption=f"{title}. {report.heading}.", label=f"table:{name}"))
+    labels = [variant.label for variant in VARIANTS.values()]
+    markdown += shared.bullets(explained)
+    markdown += shared.section("Mean final regret", ["set", "scale", "T", *labels], _regret_rows(report))
+    costs = "CPU microseconds of a pull (smallest of all rounds), and bytes of a replication's state"
+    markdown += shared.section(costs, ["", "T", *labels], _cost_rows(report))
     figures = {
         "table2_regret": chart_figure(
             _regret_charts(report),
@@ -277,37 +276,16 @@ def _outputs(report: Report) -> Outputs:
             "each T.",
         ),
         "table2_cost": chart_figure(
-            _cost_charts(report),
+            [_cost_charts(report)],
             title="Complexity and storage: fitted exponents of T",
             note="Time: the smallest of the interleaved measurements, bars up to the largest; compiling apart.",
         ),
     }
-    text, latex = [report.heading], []
-    for name, (header, rows) in tables.items():
-        plain = [[cell.replace("$", "").replace(r"T\log", "T log").replace("\\", "") for cell in row] for row in rows]
-        text += [aligned_table(header, plain), ""]
-        caption = f"{captions[name]}. {report.heading}."
-        latex.append(latex_table(header, rows, caption=caption, label=f"table:{name}"))
-    return Outputs(
-        "\n".join([*text, *_explained(report)]),
-        figures,
-        {"table2.md": _markdown(report), "table2.tex": "\n".join(latex), "table2.csv": _csv(report)},
-        report.unhealthy,
-    )
+    documents = {"table2.md": "\n".join(markdown), "table2.tex": "\n".join(latex), "table2.csv": _csv(report)}
+    return Outputs("\n".join([*text, *explained]), figures, documents, report.unhealthy)
 
 
-def _markdown(report: Report) -> str:
-    lines = ["# Table 2: regret, complexity and storage, the paper's and measured", "", f"{report.heading}.", ""]
-    lines += [*markdown_table(*_regret_table(report)), *markdown_table(*_cost_table(report))]
-    lines += [*(f"- {line}" for line in _explained(report)), "", "## Mean final regret", ""]
-    labels = [variant.label for variant in VARIANTS.values()]
-    lines += markdown_table(["set", "scale", "T", *labels], _regret_rows(report))
-    lines += ["## CPU microseconds of a pull (smallest of all rounds), and bytes of a replication's state", ""]
-    lines += markdown_table(["", "T", *labels], _cost_rows(report))
-    return "\n".join(lines)
-
-
-def _regret_table(report: Report) -> tuple[list[str], list[list[str]]]:
+def _regret_table(report: Measurements) -> tuple[list[str], list[list[str]]]:
     """One row per variant: per set the bound's exponent and one measured per scale."""
     columns = ["bound", *(f"measured ×{scale:g}" for scale in SCALES)]
     header = ["regret", *(f"{name}, {what}" for name in report.sets for what in columns)]
@@ -322,7 +300,7 @@ def _regret_table(report: Report) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _cost_table(report: Report) -> tuple[list[str], list[list[str]]]:
+def _cost_table(report: Measurements) -> tuple[list[str], list[list[str]]]:
     """One row per variant: time and storage, the paper's entry before each."""
     header = ["", "time: paper", "measured", "last step", "storage: paper", "measured", "bytes"]
     rows = []
@@ -334,7 +312,7 @@ def _cost_table(report: Report) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def _explained(report: Report) -> list[str]:
+def _explained(report: Measurements) -> list[str]:
     """What the columns are, in sentences."""
     ranges = ", ".join(
         f"{variant.label} {report.timings[name].horizons[0]:,} to {report.timings[name].horizons[-1]:,}"
@@ -357,7 +335,7 @@ def _explained(report: Report) -> list[str]:
     ]
 
 
-def _regret_rows(report: Report) -> list[list[str]]:
+def _regret_rows(report: Measurements) -> list[list[str]]:
     """Mean regret by set, scale and T, a column per variant."""
     rows: dict[tuple[str, float, int], dict[str, str]] = {}
     for (set_name, variant, scale), growth in report.growths.items():
@@ -371,7 +349,7 @@ def _regret_rows(report: Report) -> list[list[str]]:
     ]
 
 
-def _cost_rows(report: Report) -> list[list[str]]:
+def _cost_rows(report: Measurements) -> list[list[str]]:
     """Time and state by T, a column per variant."""
     best = {name: dict(zip(timing.horizons, timing.best, strict=True)) for name, timing in report.timings.items()}
     rows = []
@@ -383,7 +361,7 @@ def _cost_rows(report: Report) -> list[list[str]]:
     return rows
 
 
-def _csv(report: Report) -> str:
+def _csv(report: Measurements) -> str:
     """Long form: one number a line, with its interval where it has one."""
     header = ["quantity", "set", "algorithm", "radius_scale", "horizon", "value", "low", "high", "seeds", "unhealthy"]
     rows: list[list[object]] = []
@@ -408,7 +386,7 @@ def _csv(report: Report) -> str:
     return csv_text(header, rows)
 
 
-def _regret_charts(report: Report) -> list[list[Chart]]:
+def _regret_charts(report: Measurements) -> list[list[Chart]]:
     def chart(set_name: str, scale: float) -> Chart:
         series = []
         for name, variant in VARIANTS.items():
@@ -423,7 +401,7 @@ def _regret_charts(report: Report) -> list[list[Chart]]:
     return [[chart(set_name, scale) for scale in SCALES] for set_name in report.sets]
 
 
-def _cost_charts(report: Report) -> list[list[Chart]]:
+def _cost_charts(report: Measurements) -> list[Chart]:
     time, storage = [], []
     for name, variant in VARIANTS.items():
         timing, best = report.timings[name], report.timings[name].best
@@ -432,8 +410,6 @@ def _cost_charts(report: Report) -> list[list[Chart]]:
         label = f"{variant.label} {report.storage_exponent(name):.2f}"
         storage.append(Series(label, variant.color, STORAGE, report.bytes[name]))
     return [
-        [
-            Chart(f"{TIMED_ON}: CPU time of a replication", "T (pulls)", "seconds", time),
-            Chart(f"{TIMED_ON}: live state of a replication", "T (pulls)", "bytes", storage),
-        ]
+        Chart(f"{TIMED_ON}: CPU time of a replication", "T (pulls)", "seconds", time),
+        Chart(f"{TIMED_ON}: live state of a replication", "T (pulls)", "bytes", storage),
     ]

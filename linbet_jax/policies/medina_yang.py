@@ -65,16 +65,11 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: MomParams) -> jax.Array:
         started = theory.mom_radius(
             updates.astype(log_det_ratio.dtype),
-            epochs=params.epochs,
             pulls=pulls,
             block_pulls=pulls // blocks,
             log_det_ratio=log_det_ratio,
-            delta=params.delta,
-            central_moment_bound=params.central_moment_bound,
-            epsilon=params.epsilon,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
             radius=radius,
+            **theory.arguments(theory.mom_radius, params._asdict()),
         )
         return scaled_radius(updates, started, params)
 
@@ -140,25 +135,16 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: CrtParams) -> jax.Array:
         started = theory.crt_radius(
             jnp.maximum(updates, 1).astype(log_det_ratio.dtype),
-            horizon=params.horizon,
             log_det_ratio=log_det_ratio,
-            delta=params.delta,
-            raw_moment_bound=params.raw_moment_bound,
-            epsilon=params.epsilon,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
             radius=radius,
             scaled=scaled,
+            **theory.arguments(theory.crt_radius, params._asdict()),
         )
         return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrtParams) -> jax.Array:
-        level = theory.crt_level(
-            number.astype(payoffs.dtype),
-            raw_moment_bound=params.raw_moment_bound,
-            epsilon=params.epsilon,
-            scaled=scaled,
-        )
+        constants = theory.arguments(theory.crt_level, params._asdict())
+        level = theory.crt_level(number.astype(payoffs.dtype), scaled=scaled, **constants)
         return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
 
     return ridge_policy("crt", design, radius=beta, observe=observe)

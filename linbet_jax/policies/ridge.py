@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax import theory
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
@@ -116,5 +117,6 @@ def ridge_policy(
 
 def scaled_radius(updates: jax.Array, started: jax.Array, params: Any) -> jax.Array:
     """radius_scale times the radius: sqrt(lambda) S before the first update, ``started`` afterwards."""
-    beta = jnp.where(updates == 0, jnp.sqrt(params.ridge) * params.theta_norm, started)
+    start = theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm)
+    beta = jnp.where(updates == 0, start, started)
     return params.radius_scale * beta

@@ -26,7 +26,7 @@ _COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.statistics.tuning")  # whose 
 def sources_of(*modules: str) -> dict[str, bytes]:
     """What is written in the files of this package that importing these modules runs, by their places in it."""
     home = Path(__file__).parent.parent
-    found: dict[str, bytes] = {}
+    statements: dict[str, bytes] = {}
     waiting = list(modules)
     while waiting:
         place = home.parent
@@ -34,11 +34,11 @@ def sources_of(*modules: str) -> dict[str, bytes]:
             place = place / part
             file = place / "__init__.py" if place.is_dir() else place.with_name(f"{part}.py")
             where = file.relative_to(home.parent).as_posix()
-            if where not in found and file.is_file():
+            if where not in statements and file.is_file():
                 source = sources.read(file.read_bytes())
-                found[where] = source.statements
+                statements[where] = source.statements
                 waiting += [name for _, name in source.imports if name.partition(".")[0] == home.name]
-    return found
+    return statements
 
 
 @functools.cache

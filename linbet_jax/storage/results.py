@@ -24,7 +24,7 @@ import numpy as np
 
 from linbet_jax.errors import InputError
 
-__all__ = ["RunFolder", "RunFolderError", "digest", "read_json", "replacing", "write_json", "write_text"]
+__all__ = ["RunFolder", "RunFolderError", "digest", "in_use", "read_json", "replacing", "write_json", "write_text"]
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
 
@@ -97,6 +97,57 @@ def read_json(path: Path) -> Any:
         raise RunFolderError(f"{path} cannot be read: {error}") from error
 
 
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds the folder's lock; the kernel frees it when its holder dies, however it dies.
+
+    Raises:
+        RunFolderError: another process holds it.
+    """
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        if not _flock(descriptor):
+            holder = os.read(descriptor, 32).decode(errors="replace").strip()
+            by = f" (process {holder})" if holder else ""
+            raise RunFolderError(f"another run{by} is writing to {folder}; wait for it or choose another folder")
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            yield
+        finally:
+            os.truncate(descriptor, 0)  # the file stays: a waiting process could lock a name that is gone
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, tries: int = 5) -> bool:
+    """Locks at once or not at all; who only looks whether the lock is held holds it for less than these tries."""
+    for attempt in range(tries):
+        if attempt:
+            time.sleep(0.01)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
+
+
+def in_use(path: Path) -> bool:
+    """Whether a process holds the lock of a run folder."""
+    try:
+        descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if not os.read(descriptor, 32).strip():  # who ends in order leaves it empty
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class RunFolder:
     """One configuration's folder, locked for as long as it is open. Use as a context manager.
 
@@ -125,7 +176,7 @@ class RunFolder:
         self._compare = compare
         self.config: dict[str, Any] = json.loads(json.dumps(_plain(config)))
         self.manifest: dict[str, Any] = {}
-        self._lock: int | None = None
+        self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> RunFolder:
         """Locks the folder and checks that it is this configuration's."""
@@ -133,12 +184,10 @@ class RunFolder:
             if self.path.exists():
                 self._read_manifest()  # before the lock file is made: a refused folder stays as it was
             self.path.mkdir(parents=True, exist_ok=True)
-            self._acquire()
-            try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(_locked(self.path))
                 self._claim()
-            except BaseException:
-                self._release()
-                raise
+                self._lock = stack.pop_all()
         except OSError as error:
             raise RunFolderError(f"cannot use the folder {self.path}: {error.strerror or error}") from error
         return self
@@ -147,7 +196,7 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Unlocks the folder."""
-        self._release()
+        self._lock.close()
 
     def file(self, name: str) -> Path:
         """Path of an output of this run."""
@@ -157,43 +206,6 @@ class RunFolder:
         """Replaces whole sections of the manifest on disk; `config` stays what it is."""
         self.manifest = {**self.manifest, **sections, "config": self.config}
         write_json(self.path / MANIFEST, self.manifest)
-
-    def _acquire(self) -> None:
-        """Takes the folder's lock; the kernel frees it when its holder dies, however it dies."""
-        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            self._flock(descriptor)
-        except BlockingIOError:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip()
-            os.close(descriptor)
-            by = f" (process {holder})" if holder else ""
-            raise RunFolderError(
-                f"another run{by} is writing to {self.path}; wait for it or choose another folder"
-            ) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._lock = descriptor
-
-    @staticmethod
-    def _flock(descriptor: int, tries: int = 5) -> None:
-        """Locks at once or not at all; who only looks whether the lock is held holds it for less than these tries."""
-        for left in reversed(range(tries)):
-            try:
-                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not left:
-                    raise
-                time.sleep(0.01)
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            # The file stays: removing it would let a waiting process lock a name that is gone.
-            os.truncate(self._lock, 0)
-            os.close(self._lock)
-            self._lock = None
 
     def _read_manifest(self) -> dict[str, Any]:
         """The manifest of an earlier run of this configuration; empty when the folder is new."""
@@ -232,14 +244,14 @@ class RunFolder:
 
 def differences(held: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Names the fields in which two configurations differ, as `field (held there, asked here)`."""
-    found: list[str] = []
+    fields: list[str] = []
     for field in sorted({*held, *asked}):
         there, here, name = held.get(field), asked.get(field), f"{prefix}{field}"
         if isinstance(there, dict) and isinstance(here, dict):
-            found += differences(there, here, f"{name}.")
+            fields += differences(there, here, f"{name}.")
         elif there != here:
-            found.append(f"{name} ({_short(there)} there, {_short(here)} here)")
-    return found
+            fields.append(f"{name} ({_short(there)} there, {_short(here)} here)")
+    return fields
 
 
 def _short(value: object) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import fcntl
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linbet_jax.storage.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
+from linbet_jax.storage.results import CELLS, MANIFEST, RunFolderError, in_use, read_json
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.reading import listed_cells, read_notes
 
@@ -71,7 +69,7 @@ def status(folder: Path | str) -> Status:
     unhealthy = _finished(place / CELLS, entries)
     events = journal.read(place)
     last = {event["cell"]: event for event in events if event.get("cell") is not None}
-    running = _locked(place / LOCK)
+    running = in_use(place)
     left = [entry for entry in entries if entry["id"] not in unhealthy]
     failed = {
         titles[entry["id"]]: str(last[entry["id"]].get("error", ""))
@@ -104,23 +102,6 @@ def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, i
             if notes["seeds"][1] >= entry["seeds"]:
                 found[entry["id"]] = int(notes["unhealthy"])
     return found
-
-
-def _locked(path: Path) -> bool:
-    """Whether a process holds the folder's lock."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        if not os.read(descriptor, 32).strip():  # who ends in order leaves it empty
-            return False
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _program(entry: Mapping[str, Any]) -> tuple[Any, ...]:
