@@ -258,7 +258,7 @@ def test_a_worker_that_would_run_parts_side_by_side_is_refused(monkeypatch):
         except InputError as error:
             return {workers[0]: error}
 
-    setup = worker.Setup("cpu", {}, 1, {})
+    setup = worker.WorkerSetup("cpu", {}, 1, {})
     cluster = Scripted({})
     cluster._client.run = run
     with pytest.raises(InputError, match=r"tcp://one cannot compute: it must have one thread \(--nthreads 1\), not 2"):
@@ -620,7 +620,7 @@ def test_versions_must_be_equal(scheduler, there, message):
 
 
 def test_what_is_sent_is_plain_data():
-    setup = worker.Setup("cpu", {"0": [0]}, 1, {"jax": "1"})
+    setup = worker.WorkerSetup("cpu", {"0": [0]}, 1, {"jax": "1"})
     assert pickle.loads(pickle.dumps(setup)) == setup
 
 

@@ -29,12 +29,12 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out or f"linbet-{Path(options.file).stem}")
     if target is None or options.dry_run:
         took = runtime.prepare(sweep.device)
-        from linbet_jax.sweep import driver, dryrun
+        from linbet_jax.sweep import driver, estimate
         from linbet_jax.sweep.executors import InProcess
 
         executor = InProcess()
         if options.dry_run:
-            print(dryrun.text(sweep, executor))
+            print(estimate.dry_run(sweep, executor))
             return 0
         reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
         summary = driver.run(sweep, out, executor=executor, reporter=reporter, keep_extra=options.keep_extra)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from linbet_jax import theory
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics import regret
-from linbet_jax.sweep.reading import CellFileError, CellRun
-from linbet_jax.sweep.table import Cell, Pair, Results, compare, spoiled
+from linbet_jax.sweep.store import CellFileError, Rows
+from linbet_jax.sweep.table import CellPair, LoadedCell, Results, compare, spoiled
 
 __all__ = [
     "Band",
@@ -66,11 +66,11 @@ class Variant:
         rate: pulls per second over all seeds; NaN when the journal does not tell.
     """
 
-    cell: Cell
+    cell: LoadedCell
     label: str
     band: Band
     final: regret.Summary
-    run: CellRun
+    run: Rows
     troubles: tuple[tuple[int, int], ...]
     rate: float
 
@@ -87,9 +87,9 @@ class Comparison:
     """
 
     best: Variant
-    pairs: tuple[tuple[Variant, Pair], ...]
+    pairs: tuple[tuple[Variant, CellPair], ...]
     ranks: tuple[regret.Rank, ...]
-    matrix: Mapping[tuple[str, str], Pair]
+    matrix: Mapping[tuple[str, str], CellPair]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Setting:
     facts: str
     variants: tuple[Variant, ...]
     shown: tuple[Variant, ...]
-    absent: tuple[Cell, ...]
+    absent: tuple[LoadedCell, ...]
     labels: Mapping[str, str]
     comparison: Comparison | None
 
@@ -221,8 +221,8 @@ def gather(sweep: Results, *, level: float = 0.95, progress: Callable[[int], Non
         level: coverage of the intervals, in (0, 1).
         progress: told how many cells have been read.
     """
-    cells: list[Cell] = []
-    held: dict[str, tuple[Band, regret.Summary, CellRun]] = {}
+    cells: list[LoadedCell] = []
+    held: dict[str, tuple[Band, regret.Summary, Rows]] = {}
     for count, cell in enumerate(sweep.cells, 1):
         kept = cell
         if cell.readable:
@@ -270,8 +270,8 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _grouped(cells: Iterable[Cell], key: Callable[[Cell], Hashable]) -> dict[Hashable, list[Cell]]:
-    groups: dict[Hashable, list[Cell]] = {}
+def _grouped(cells: Iterable[LoadedCell], key: Callable[[LoadedCell], Hashable]) -> dict[Hashable, list[LoadedCell]]:
+    groups: dict[Hashable, list[LoadedCell]] = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
     return groups
@@ -287,7 +287,7 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _digested(run: CellRun, level: float) -> tuple[Band, regret.Summary, CellRun]:
+def _digested(run: Rows, level: float) -> tuple[Band, regret.Summary, Rows]:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
     band = Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS))
@@ -295,7 +295,7 @@ def _digested(run: CellRun, level: float) -> tuple[Band, regret.Summary, CellRun
     return band, final, run.last
 
 
-def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tuple[str, str]]:
+def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> list[tuple[str, str]]:
     """(title, detail) per group; what tells groups of one set and horizon apart is in the detail."""
     firsts = [members[0] for members in groups]
     found: dict[str, tuple[str, str]] = {}
@@ -314,7 +314,7 @@ def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tupl
     return [found[cell.id] for cell in firsts]
 
 
-def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
+def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]:
     """A label per cell, unique among them."""
     labels: dict[str, str] = {}
     for base, twins in _grouped(cells, _base_label).items():
@@ -328,13 +328,13 @@ def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
     return {key: label if counts[label] == 1 else f"{label} [{key[:6]}]" for key, label in labels.items()}
 
 
-def _telling(cells: Sequence[Cell], names: Iterable[str]) -> list[str]:
+def _telling(cells: Sequence[LoadedCell], names: Iterable[str]) -> list[str]:
     """Those of the names whose values differ between the cells; the base label holds radius_scale."""
     asked = [name for name in names if name != "radius_scale" and not name.startswith("bandit_")]
     return [name for name in asked if len({_text(cell.value(name)) for cell in cells}) > 1]
 
 
-def _base_label(cell: Cell, *, scaled: bool = True) -> str:
+def _base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
     """The policy's name, with every radius_scale but the paper's 1."""
     named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
     scale = cell.parameters.get("radius_scale")
@@ -343,9 +343,9 @@ def _base_label(cell: Cell, *, scaled: bool = True) -> str:
 
 
 def _setting(
-    members: Sequence[Cell],
+    members: Sequence[LoadedCell],
     title: tuple[str, str],
-    held: Mapping[str, tuple[Band, regret.Summary, CellRun]],
+    held: Mapping[str, tuple[Band, regret.Summary, Rows]],
     swept: Sequence[str],
     level: float,
 ) -> Setting:
@@ -399,7 +399,7 @@ def _compared(shown: Sequence[Variant], level: float) -> Comparison | None:
     if len(usable) < 2:
         return None
     best = min(usable, key=_mean)
-    matrix: dict[tuple[str, str], Pair] = {}
+    matrix: dict[tuple[str, str], CellPair] = {}
     for first in usable:
         for second in usable:
             if first is not second and np.intersect1d(first.run.seeds, second.run.seeds).size:
@@ -414,7 +414,7 @@ def _compared(shown: Sequence[Variant], level: float) -> Comparison | None:
     return Comparison(best, tuple(pairs), ranks, matrix)
 
 
-def _common_seeds(runs: Sequence[CellRun]) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+def _common_seeds(runs: Sequence[Rows]) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
     """The seeds that all runs hold, and their places in each."""
     common = runs[0].seeds
     for run in runs[1:]:
@@ -427,7 +427,7 @@ def _stacked(variants: Sequence[Variant], at: Sequence[float]) -> Band:
     return Band(np.asarray(at, dtype=np.float64), *map(np.array, numbers))
 
 
-def _reference(cells: Sequence[Cell], name: str) -> Any:
+def _reference(cells: Sequence[LoadedCell], name: str) -> Any:
     """The value that other parameters are held at: the paper's scale 1, or the first in the sweep file."""
     values = [value for cell in cells if (value := cell.value(name)) is not None]
     return 1.0 if name == "radius_scale" and 1.0 in values else values[0] if values else None
@@ -455,21 +455,21 @@ def _parameter_panels(sweep: Results, of_cell: Mapping[str, Variant]) -> Iterabl
             yield _parameter_panel(name, members, lines[:SHOWN], of_cell, others, note)
 
 
-def _lines(cells: Sequence[Cell], others: Sequence[str]) -> list[list[Cell]]:
+def _lines(cells: Sequence[LoadedCell], others: Sequence[str]) -> list[list[LoadedCell]]:
     """Cells of one policy that agree in all other parameters."""
     groups = _grouped(cells, lambda cell: (cell.policy, cell.label, *(_text(cell.value(other)) for other in others)))
     return list(groups.values())
 
 
-def _held_at(cell: Cell, held: Mapping[str, Any]) -> bool:
+def _held_at(cell: LoadedCell, held: Mapping[str, Any]) -> bool:
     """Whether the cell's parameters are these, as far as it has them."""
     return all(cell.value(name) is None or _text(cell.value(name)) == _text(value) for name, value in held.items())
 
 
 def _parameter_panel(
     name: str,
-    members: Sequence[Cell],
-    lines: Sequence[Sequence[Cell]],
+    members: Sequence[LoadedCell],
+    lines: Sequence[Sequence[LoadedCell]],
     of_cell: Mapping[str, Variant],
     others: Sequence[str],
     note: str,
@@ -479,7 +479,7 @@ def _parameter_panel(
     names = () if numeric else tuple(dict.fromkeys(plain_value(value) for value in values))
     made = []
     for line in lines:
-        place: Callable[[Cell], float] = (
+        place: Callable[[LoadedCell], float] = (
             (lambda cell: float(cell.value(name)))
             if numeric
             else (lambda cell: names.index(plain_value(cell.value(name))))

@@ -20,7 +20,7 @@ from linbet_jax.report.figures import Picture, better, number
 from linbet_jax.report.files import inline_svg
 from linbet_jax.report.gather import Comparison, Report, Setting, parameter_name
 from linbet_jax.statistics.tables import duration
-from linbet_jax.sweep.table import Cell
+from linbet_jax.sweep.table import LoadedCell
 
 __all__ = ["page"]
 
@@ -278,7 +278,7 @@ def _times(report: Report, colors: Mapping[str, str]) -> Table:
     return _table("Time by policy", head, body, numbers=5, open_rows=len(body))
 
 
-def _named(setting: Setting, cell: Cell) -> str:
+def _named(setting: Setting, cell: LoadedCell) -> str:
     return f"{setting.labels[cell.id]} on {_title(setting)}"
 
 

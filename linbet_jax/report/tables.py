@@ -9,7 +9,7 @@ from linbet_jax.report.figures import number
 from linbet_jax.report.gather import Report, Setting, Variant, parameter_name, plain_value
 from linbet_jax.statistics import tables
 from linbet_jax.statistics.tables import escaped_markdown, latex_longtable, markdown_table
-from linbet_jax.sweep.table import Cell
+from linbet_jax.sweep.table import LoadedCell
 
 __all__ = ["HEADINGS", "csv_text", "latex", "markdown", "parameters", "rows"]
 
@@ -21,7 +21,7 @@ def parameters(report: Report) -> tuple[str, ...]:
     return tuple(name for name in report.sweep.swept if name not in ("set", "policy", "label", "horizon", "dtype"))
 
 
-def rows(report: Report, setting: Setting) -> list[tuple[Cell, Variant | None, list[str]]]:
+def rows(report: Report, setting: Setting) -> list[tuple[LoadedCell, Variant | None, list[str]]]:
     """A setting's rows in the order of the sweep file: (cell, its variant, the row's texts); absent cells say why."""
     variants = {variant.cell.id: variant for variant in setting.variants}
     absent = {cell.id: cell for cell in setting.absent}

@@ -23,7 +23,7 @@ from linbet_jax.sweep.grid import CELL_KEYS
 from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep
 from linbet_jax.sweep.schema import nearest, shown
 
-__all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
+__all__ = ["GPU_BLOCK", "PlannedCell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
 
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
@@ -32,7 +32,7 @@ _FORMAT = 1  # of the files; part of every identity
 _NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
 
 
-class Cell(NamedTuple):
+class PlannedCell(NamedTuple):
     """One policy on one set.
 
     Attributes:
@@ -60,6 +60,11 @@ class Cell(NamedTuple):
         """T."""
         return self.rounds[-1]
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Of its set and its policy in the sweep file, and its label in figures."""
+        return self.entry["set"], self.entry["policy"], self.entry["label"]
+
 
 def block_size(sweep: Sweep, platform: str) -> int:
     """Seeds per block: the file's, or the default of the kind of device.
@@ -77,7 +82,7 @@ def numerics_of(sweep: Sweep, kind: str) -> dict[str, Any]:
     return provenance.numerics(sweep.dtype, kind, (work.__name__,))
 
 
-def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]:
+def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[PlannedCell]:
     """Builds every cell of a sweep.
 
     Args:
@@ -98,7 +103,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
     programs: dict[Hashable, int] = {}
     batches: dict[Hashable, int] = {}
     sets: dict[str, dict[str, Any]] = {}
-    found: dict[str, Cell] = {}
+    found: dict[str, PlannedCell] = {}
     choices: dict[str, CellChoice] = {}
     for choice in sweep.cells:
         title = _title(choice, swept)
@@ -127,7 +132,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
             built.policy, built.params, built.bandit, horizon=horizon, num_records=rounds.size, dtype=sweep.dtype
         )
         shared = (built.policy, entry["bandit"]["instance_hash"], horizon, program)
-        cell = Cell(
+        cell = PlannedCell(
             id=identity,
             title=title,
             spec={"id": identity, **spec},
@@ -366,7 +371,7 @@ def _identity(
     )[:32]
 
 
-def entries(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
+def entries(cells: Sequence[PlannedCell], seeds: int) -> list[dict[str, Any]]:
     """The manifest's list of cells."""
     return [
         {**c.entry, "title": c.title, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None}
@@ -374,6 +379,6 @@ def entries(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-def swept_names(cells: Sequence[Cell]) -> list[str]:
+def swept_names(cells: Sequence[PlannedCell]) -> list[str]:
     """Names of the parameters that take more than one value, in the order of the file."""
     return list(dict.fromkeys(name for cell in cells for name in cell.swept))

@@ -18,7 +18,7 @@ from typing import Any
 
 from linbet_jax.errors import InputError
 from linbet_jax.sweep import launch, targets, worker
-from linbet_jax.sweep.executors import Advance, Outcome, Part, Wanted
+from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
 
 __all__ = ["Cluster"]
 
@@ -91,7 +91,7 @@ class Cluster:
         most = self._target.cores if isinstance(self._target, targets.Slurm) else None
         places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()}, most)
         wanted = {name: value for name, value in worker.numbers("").items() if name != "device_kind"}
-        setup = worker.Setup(self.platform, places, 1, wanted)
+        setup = worker.WorkerSetup(self.platform, places, 1, wanted)
         found = self._ask(worker.prepare, there, setup)
         for address, facts in found.items():
             if facts["differences"]:
@@ -145,7 +145,7 @@ class Cluster:
 
     # The parts -------------------------------------------------------------------------------------------------------
 
-    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, PartOutcome]]:
         """See `executors.Executor`.
 
         Raises:
@@ -197,7 +197,7 @@ class Cluster:
             pure=False,
         )
 
-    def _outcome(self, future: Any) -> Outcome:
+    def _outcome(self, future: Any) -> PartOutcome:
         """What became of a part.
 
         Raises:
@@ -210,8 +210,8 @@ class Cluster:
             error = future.exception(timeout=_GATHER_SECONDS)
             if isinstance(error, KilledWorker):
                 last = str(getattr(error.last_worker, "address", error.last_worker))
-                return Outcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
-            return Outcome(None, f"{type(error).__name__}: {error}", self.name)
+                return PartOutcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
+            return PartOutcome(None, f"{type(error).__name__}: {error}", self.name)
         if future.status != "finished":
             raise self._lost()
         try:
@@ -220,7 +220,7 @@ class Cluster:
             raise self._lost() from error
         if "refused" in found:
             raise InputError(f"--cluster: the worker {found['worker']} came later and cannot join: {found['refused']}")
-        return Outcome(found["result"], None, found["worker"])
+        return PartOutcome(found["result"], None, found["worker"])
 
     def _look(self, crew: _Crew) -> None:
         """Takes in, once a second, which workers there are.

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linbet_jax.storage.results import CELLS, LOCK, MANIFEST, RunFolderError, read_json
+from linbet_jax.storage.results import LOCK, MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
-from linbet_jax.sweep.reading import listed_cells, read_notes
+from linbet_jax.sweep.store import Store, read_notes
 
-__all__ = ["Status", "status"]
+__all__ = ["Status", "listed_cells", "status"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ def status(folder: Path | str) -> Status:
         raise RunFolderError(f"{place} holds no sweep")
     entries = listed_cells(place / MANIFEST, manifest)
     titles = {entry["id"]: entry.get("title", f"{entry['set']}/{entry['policy']}") for entry in entries}
-    unhealthy = _finished(place / CELLS, entries)
+    unhealthy = _finished(Store(place), entries)
     events = journal.read(place)
     last = {event["cell"]: event for event in events if event.get("cell") is not None}
     running = _locked(place / LOCK)
@@ -95,15 +95,34 @@ def status(folder: Path | str) -> Status:
     )
 
 
-def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells that a sweep's manifest lists.
+
+    Raises:
+        RunFolderError: the list, or a cell in it, is not as a sweep writes it.
+    """
+    cells = manifest.get("cells", [])
+    if not isinstance(cells, list):
+        raise RunFolderError(f"{path} is damaged: its cells are {cells!r}, not a list")
+    kinds = {"id": str, "set": str, "policy": str, "horizon": int, "seeds": int, "options": dict}
+    for number, cell in enumerate(cells):
+        for name, wanted in kinds.items():
+            if not isinstance(cell, dict) or not isinstance(cell.get(name), wanted):
+                raise RunFolderError(
+                    f"{path} is damaged: cell {number} has no {name}, or not one of type {wanted.__name__}"
+                )
+    return cells
+
+
+def _finished(store: Store, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Unhealthy seeds of every finished cell: one whose file says that it holds all the seeds."""
-    found = {}
+    unhealthy = {}
     for entry in entries:
         with contextlib.suppress(RunFolderError):  # not there, or broken
-            notes = read_notes(folder / f"{entry['id']}.parquet", entry["id"])
+            notes = read_notes(store.cell_path(entry["id"]), entry["id"])
             if notes["seeds"][1] >= entry["seeds"]:
-                found[entry["id"]] = int(notes["unhealthy"])
-    return found
+                unhealthy[entry["id"]] = int(notes["unhealthy"])
+    return unhealthy
 
 
 def _locked(path: Path) -> bool:

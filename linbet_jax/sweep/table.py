@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from linbet_jax.errors import InputError
 from linbet_jax.statistics import regret
-from linbet_jax.storage.results import CELLS, MANIFEST, RunFolderError, read_json
-from linbet_jax.sweep.reading import CellFileError, CellRun, Journey, read_journal, read_notes, read_run
+from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
+from linbet_jax.sweep.journal import Journey, journeys
+from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
 
-__all__ = ["Cell", "Pair", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
+__all__ = ["CellPair", "LoadedCell", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
 
 # Columns of the table that every cell has; constants of these names would say the same and are left out.
 ROWS = ("seed", "pull", "regret", "payoff", "health")
@@ -34,7 +35,7 @@ class PartialSweepWarning(UserWarning):
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class LoadedCell:
     """One cell of a sweep, finished or not.
 
     Attributes:
@@ -110,7 +111,7 @@ class Cell:
         constants = self.constants
         return next((constants[key] for key in (name, f"bandit_{name}", f"set_{name}") if key in constants), None)
 
-    def run(self) -> CellRun:
+    def run(self) -> Rows:
         """The replications, read from the file.
 
         Raises:
@@ -125,7 +126,7 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
+class CellPair:
     """Two cells compared seed by seed.
 
     Attributes:
@@ -135,8 +136,8 @@ class Pair:
         wins: share of seeds in which the first value is the smaller one.
     """
 
-    first: Cell
-    second: Cell
+    first: LoadedCell
+    second: LoadedCell
     difference: regret.Summary
     wins: regret.Share
 
@@ -151,7 +152,7 @@ class Results:
             say so from then on.
     """
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+    def __init__(self, path: Path, manifest: Mapping[str, Any], cells: Sequence[LoadedCell]) -> None:
         """Keeps what was read; no rows are read here."""
         self.path = path
         self.manifest = manifest
@@ -175,11 +176,11 @@ class Results:
         return all(cell.whole for cell in self.cells)
 
     @property
-    def absent(self) -> tuple[Cell, ...]:
+    def absent(self) -> tuple[LoadedCell, ...]:
         """The cells that are not done: what no table or average of this sweep (or not all of it) holds."""
         return tuple(cell for cell in self.cells if not cell.whole)
 
-    def _runs(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, CellRun]]:
+    def _runs(self, cells: Iterable[LoadedCell]) -> Iterator[tuple[LoadedCell, Rows]]:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
         errors = []
         for cell in cells:
@@ -197,7 +198,7 @@ class Results:
             count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
             warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
 
-    def _mark(self, cell: Cell, error: CellFileError) -> Cell:
+    def _mark(self, cell: LoadedCell, error: CellFileError) -> LoadedCell:
         """Notes that a cell's file cannot be read; returns the cell that says so."""
         marked = spoiled(cell, error)
         self.cells = tuple(marked if each.id == cell.id else each for each in self.cells)
@@ -250,7 +251,7 @@ class Results:
             if name not in self.columns:
                 raise InputError(f"column {name!r}: the table has {', '.join(self.columns)}")
         schema = pa.schema([(name, self._column_type(name)) for name in wanted])
-        parts = [_rows(cell, run, schema, last=last) for cell, run in self._runs(self.cells)]
+        parts = [_batch(cell, run, schema, last=last) for cell, run in self._runs(self.cells)]
         return pa.Table.from_batches(parts, schema=schema)
 
     def _column_type(self, name: str) -> pa.DataType:
@@ -375,7 +376,7 @@ class Results:
         *,
         quantity: str = "regret",
         level: float = 0.95,
-    ) -> tuple[Pair, ...]:
+    ) -> tuple[CellPair, ...]:
         """Compares cells seed by seed: all cells of a sweep share the key, so a seed met the same noise in both.
 
         Args:
@@ -438,7 +439,7 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     config = manifest.get("config") if isinstance(manifest, dict) else None
     if not isinstance(config, dict) or config.get("kind") != "sweep" or not isinstance(manifest.get("cells"), list):
         raise RunFolderError(f"{path / MANIFEST} is not the manifest of a sweep")
-    journal = read_journal(path)
+    journal = journeys(path)
     try:
         cells = [_cell(path, entry, journal) for entry in manifest["cells"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -449,14 +450,14 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     return sweep
 
 
-def spoiled(cell: Cell, error: CellFileError) -> Cell:
+def spoiled(cell: LoadedCell, error: CellFileError) -> LoadedCell:
     """The cell, with the reason why its file gives no rows."""
     return dataclasses.replace(cell, state=error.state, stored=0, error=str(error))
 
 
 def compare(
-    first: Cell, second: Cell, run: CellRun, other: CellRun, *, quantity: str = "regret", level: float = 0.95
-) -> Pair:
+    first: LoadedCell, second: LoadedCell, run: Rows, other: Rows, *, quantity: str = "regret", level: float = 0.95
+) -> CellPair:
     """Two cells compared over the seeds that both hold.
 
     Raises:
@@ -467,7 +468,7 @@ def compare(
         raise InputError(f"cells {first.id} and {second.id} have no seed in common")
     values = getattr(run, quantity)[at, -1], getattr(other, quantity)[beside, -1]
     health = run.health[at], other.health[beside]
-    return Pair(
+    return CellPair(
         first,
         second,
         regret.paired_difference(*values, *health, level=level),
@@ -475,11 +476,11 @@ def compare(
     )
 
 
-def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]) -> Cell:
+def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]) -> LoadedCell:
     identity, seeds = str(entry["id"]), int(entry["seeds"])
     if not identity.isalnum():
         raise ValueError(f"id {identity!r}")
-    path = folder / CELLS / f"{identity}.parquet"
+    path = Store(folder).cell_path(identity)
     journey = journal.get(identity, Journey())
     stored, error = 0, journey.error
     try:
@@ -490,7 +491,7 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
         state, error = trouble.state, error if trouble.state == "missing" else str(trouble)
         if state == "missing":
             state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
-    return Cell(
+    return LoadedCell(
         id=identity,
         set=str(entry["set"]),
         policy=str(entry["policy"]),
@@ -513,7 +514,7 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
     )
 
 
-def _rows(cell: Cell, run: CellRun, schema: pa.Schema, *, last: bool) -> pa.RecordBatch:
+def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema, *, last: bool) -> pa.RecordBatch:
     """One cell's part of the table."""
     records = slice(-1, None) if last else slice(None)
     pulls = run.rounds[records]
@@ -569,7 +570,7 @@ def _same(wanted: Any, value: Any) -> bool:
     return type(wanted) is type(value) and bool(_plain(wanted) == _plain(value))
 
 
-def _comparable(first: Cell, second: Cell, shared: Sequence[str]) -> bool:
+def _comparable(first: LoadedCell, second: LoadedCell, shared: Sequence[str]) -> bool:
     """Whether two cells met the same noise on the same instance, and agree in what nobody asked to differ."""
     if any(getattr(first, name) != getattr(second, name) for name in ("set", "horizon", "dtype")):
         return False

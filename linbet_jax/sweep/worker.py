@@ -19,10 +19,10 @@ from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.storage import provenance
 from linbet_jax.sweep.work import run_part
 
-__all__ = ["Setup", "compute", "numbers", "prepare", "where"]
+__all__ = ["WorkerSetup", "compute", "numbers", "prepare", "where"]
 
 
-class Setup(NamedTuple):
+class WorkerSetup(NamedTuple):
     """What the driver asks of its workers.
 
     Attributes:
@@ -49,7 +49,7 @@ def where() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "cores": runtime.usable_cores()}
 
 
-def prepare(setup: Setup, dask_worker: Any) -> dict[str, Any]:
+def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
     """Pins this process to its cores, sets JAX up, and says what it computes on.
 
     Args:
@@ -75,7 +75,7 @@ def prepare(setup: Setup, dask_worker: Any) -> dict[str, Any]:
     return {"kind": took.kind, "lanes": took.count, "differences": unequal}
 
 
-def compute(setup: Setup, spec: Mapping[str, Any]) -> dict[str, Any]:
+def compute(setup: WorkerSetup, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Runs a part (`work.run_part`) in a worker.
 
     Returns:
