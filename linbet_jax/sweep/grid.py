@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, PolicyChoice, SetChoice, Sweep
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, Choice, Sweep
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -81,15 +81,10 @@ def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
         folder=place.resolve().parent,
         text=text,
         overrides=tuple(overrides),
-        name=document.name,
-        seeds=document.seeds,
-        key=document.key,
         records=document.records or RECORDS,
         record_at=None if document.record_at is None else tuple(document.record_at),
-        dtype=document.dtype,
-        device=document.device,
-        block_size=document.block_size,
         cells=cells,
+        **document.model_dump(include={"name", "seeds", "key", "dtype", "device", "block_size"}),
     )
 
 
@@ -135,23 +130,21 @@ def _product(
 ) -> list[CellChoice]:
     set_where, policy_where = f"sets.{set_label}", f"policies.{policy_label}"
     set_source, policy_source = _set_source(set_label, set_table, set_where), policy_table.policy or policy_label
-    fixed, axes = _split(_set_values(set_source, set_table, set_where), set_where)
-    own_fixed, own_axes = _split(policy_table.options, policy_where)
-    horizon = document.horizon if set_table.horizon is None else set_table.horizon
-    horizon_path = "horizon" if set_table.horizon is None else f"{set_where}.horizon"
+    set_fixed, set_axes = _split(_set_values(set_source, set_table, set_where), set_where)
+    policy_fixed, policy_axes = _split(policy_table.options, policy_where)
+    horizon, path = set_table.horizon, f"{set_where}.horizon"
+    if horizon is None:
+        horizon, path = document.horizon, "horizon"
     _check_horizon(horizon, set_source, set_where)
-    if isinstance(horizon, list):
-        axes.insert(0, _axis(horizon_path, horizon))
-    cells = []
-    for chosen in zips.combinations([*axes, *own_axes]):
-        cells.append(
-            CellChoice(
-                SetChoice(set_label, set_source, _filled(fixed, chosen, set_where, horizon_path), set_where),
-                PolicyChoice(policy_label, policy_source, _filled(own_fixed, chosen, policy_where), policy_where),
-                chosen.get(horizon_path, None if isinstance(horizon, list) else horizon),
-            )
+    horizons = [_axis(path, horizon)] if isinstance(horizon, list) else []
+    return [
+        CellChoice(
+            Choice(set_label, set_source, _filled(set_fixed, chosen, set_where, path), set_where),
+            Choice(policy_label, policy_source, _filled(policy_fixed, chosen, policy_where), policy_where),
+            chosen[path] if isinstance(horizon, list) else horizon,
         )
-    return cells
+        for chosen in zips.combinations([*horizons, *set_axes, *policy_axes])
+    ]
 
 
 def _set_source(label: str, table: SetTable, where: str) -> str:
@@ -289,31 +282,30 @@ class _Zips:
 def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     """One of `[[cells]]`: a set and a policy, from the tables of these names where there are any, and its own keys."""
     where = f"cells[{index}]"
-    own_set = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
-    own_policy = {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
-    set_table = _merged(document.sets.get(cell.set), own_set, cell.set, where)
+    set_keys = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
+    set_table = _merged(document.sets.get(cell.set), set_keys, cell.set, where)
     source = _set_source(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
     _check_horizon(horizon, source, where)
-    policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
-    options = {**policy_table.options, **own_policy}
     set_values = _set_values(source, set_table, where)
-    axes = [_axis(f"{where}.horizon", horizon)] if isinstance(horizon, list) else []
-    for axis in (*axes, *_split(set_values, where)[1], *_split(options, where)[1]):
+    policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
+    options = policy_table.options | {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
+    horizons = {"horizon": horizon} if isinstance(horizon, list) else {}
+    for axis in itertools.chain(*(_split(values, where)[1] for values in (horizons, set_values, options))):
         raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
     return CellChoice(
-        SetChoice(cell.set, source, set_values, where),
-        PolicyChoice(cell.policy, policy_table.policy or cell.policy, options, where),
+        Choice(cell.set, source, set_values, where),
+        Choice(cell.policy, policy_table.policy or cell.policy, options, where),
         horizon if isinstance(horizon, int) else None,
     )
 
 
-def _merged(table: SetTable | None, own: Mapping[str, Any], label: str, where: str) -> SetTable:
+def _merged(table: SetTable | None, keys: Mapping[str, Any], label: str, where: str) -> SetTable:
     """A set's table with the cell's own keys put over it."""
-    base = {} if table is None else {name: v for name, v in table.model_dump().items() if v is not None}
+    base = {} if table is None else table.model_dump(exclude_none=True)
     if table is None and ":" in label:
         base = {"set": label}
-    data = {**base, **own}
+    data = {**base, **keys}
     try:
         return SetTable.model_validate(data)
     except ValidationError as error:
