@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,18 +93,17 @@ class Journey:
     compile_seconds: float = 0.0
 
 
-def journeys(folder: Path) -> dict[str, Journey]:
-    """Each cell's story; without a journal, or with broken lines in it, what can be known."""
-    events: dict[str, list[dict[str, Any]]] = {}
-    for event in read(folder):
+def journeys(events: Iterable[Mapping[str, Any]]) -> dict[str, Journey]:
+    """Each cell's story, from the events that `read` gives."""
+    stories: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
         if event.get("cell") is not None:
-            events.setdefault(event["cell"], []).append(event)
-    return {cell: _journey(story) for cell, story in events.items()}
+            stories.setdefault(event["cell"], []).append(event)
+    return {cell: _journey(story) for cell, story in stories.items()}
 
 
-def _journey(events: Sequence[Mapping[str, Any]]) -> Journey:
-    last = events[-1]
-    worked = [event for event in events if event["event"] in ("part", "done")]
+def _journey(story: Sequence[Mapping[str, Any]]) -> Journey:
+    last, worked = story[-1], [event for event in story if event["event"] in ("part", "done")]
     return Journey(
         last=last["event"],
         error=str(last.get("error") or "") if last["event"] == "failed" else "",

@@ -19,7 +19,8 @@ import pyarrow as pa
 from linbet_jax.errors import InputError
 from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
-from linbet_jax.sweep.journal import Journey, journeys
+from linbet_jax.sweep import journal
+from linbet_jax.sweep.journal import Journey
 from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
 
 __all__ = ["CellPair", "LoadedCell", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
@@ -184,25 +185,25 @@ class Results:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
         errors = []
         for cell in cells:
-            kept = cell
-            if cell.readable:
-                try:
-                    run = cell.run()
-                except CellFileError as error:
-                    kept = self._mark(cell, error)
-                else:
-                    yield cell, run
-                    continue
-            errors += [kept.error] if kept.state in _SPOILED or kept is not cell else []
+            read, run = self._read(cell)
+            if run is not None:
+                yield cell, run
+            elif read.state in _SPOILED or read is not cell:
+                errors.append(read.error)
         if errors:
             count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
             warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
 
-    def _mark(self, cell: LoadedCell, error: CellFileError) -> LoadedCell:
-        """Notes that a cell's file cannot be read; returns the cell that says so."""
-        marked = spoiled(cell, error)
-        self.cells = tuple(marked if each.id == cell.id else each for each in self.cells)
-        return marked
+    def _read(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
+        """A cell with its replications; with None, and noted in `cells`, where its file cannot be read after all."""
+        if not cell.readable:
+            return cell, None
+        try:
+            return cell, cell.run()
+        except CellFileError as error:
+            marked = spoiled(cell, error)
+            self.cells = tuple(marked if other.id == cell.id else other for other in self.cells)
+            return marked, None
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -348,26 +349,20 @@ class Results:
             InputError: an unknown quantity.
         """
         _check_quantity(quantity)
-        swept = [name for name in self.swept if name not in (*NAMES, "dtype")]
+        swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.swept if n not in (*NAMES, "dtype")}
+        types: dict[str, pa.DataType] = {"cell": pa.string()} | dict.fromkeys(NAMES, pa.string())
+        types |= {"horizon": pa.int64(), **swept, "state": pa.string(), "seeds": pa.int64()}
+        types |= {name: pa.int64() if name in ("unhealthy", "n") else pa.float64() for name in _STATISTICS}
         rows = []
-        for each in self.cells:
-            cell, numbers = each, {}
-            if cell.readable:
-                try:
-                    run = cell.run()
-                except CellFileError as error:
-                    cell = self._mark(cell, error)
-                else:
-                    numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
-            row: dict[str, Any] = {"cell": cell.id} | {name: getattr(cell, name) for name in NAMES}
-            row |= {name: _fitting(cell.value(name), _type_of([c.value(name) for c in self.cells])) for name in swept}
-            row |= {"state": cell.state, "seeds": cell.stored}
-            rows.append(row | {name: numbers.get(name) for name in _STATISTICS} | {"error": cell.error or None})
-        types: dict[str, pa.DataType] = dict.fromkeys(("cell", "set", "policy", "label", "state", "error"), pa.string())
-        types |= dict.fromkeys(("horizon", "seeds", "unhealthy", "n"), pa.int64())
-        types |= {name: _type_of([c.value(name) for c in self.cells]) for name in swept}
-        names = list(rows[0]) if rows else list(types)
-        return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.float64())) for name in names]))
+        for listed in self.cells:
+            cell, run = self._read(listed)
+            numbers = {}
+            if run is not None:
+                numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
+            row = {"cell": cell.id, "state": cell.state, "seeds": cell.stored, "error": cell.error or None}
+            row |= {name: getattr(cell, name) for name in NAMES} | numbers
+            rows.append(row | {name: _fitting(cell.value(name), kind) for name, kind in swept.items()})
+        return pa.Table.from_pylist(rows, schema=pa.schema({**types, "error": pa.string()}))
 
     def paired(
         self,
@@ -439,9 +434,9 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     config = manifest.get("config") if isinstance(manifest, dict) else None
     if not isinstance(config, dict) or config.get("kind") != "sweep" or not isinstance(manifest.get("cells"), list):
         raise RunFolderError(f"{path / MANIFEST} is not the manifest of a sweep")
-    journal = journeys(path)
+    journeys = journal.journeys(journal.read(path))
     try:
-        cells = [_cell(path, entry, journal) for entry in manifest["cells"]]
+        cells = [_cell(path, entry, journeys) for entry in manifest["cells"]]
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {type(error).__name__} {error}") from error
     sweep = Results(path, manifest, cells)
@@ -476,12 +471,12 @@ def compare(
     )
 
 
-def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]) -> LoadedCell:
+def _cell(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey]) -> LoadedCell:
     identity, seeds = str(entry["id"]), int(entry["seeds"])
     if not identity.isalnum():
         raise ValueError(f"id {identity!r}")
     path = Store(folder).cell_path(identity)
-    journey = journal.get(identity, Journey())
+    journey = journeys.get(identity, Journey())
     stored, error = 0, journey.error
     try:
         stored = read_notes(path, identity)["seeds"][1]
