@@ -9,7 +9,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,22 @@ from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_
 
 __all__ = ["CellPair", "LoadedCell", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
 
-# Columns of the table that every cell has; constants of these names would say the same and are left out.
-ROWS = ("seed", "pull", "regret", "payoff", "health")
-NAMES = ("set", "policy", "label", "horizon")
+WORDS = pa.dictionary(pa.int32(), pa.string())
 QUANTITIES = ("regret", "payoff")
+NAMES = ("set", "policy", "label", "horizon")
+# Columns of the table that every cell has; constants of these names would say the same and are left out.
+COLUMNS: Mapping[str, pa.DataType] = {
+    "seed": pa.int64(),
+    "pull": pa.int64(),
+    "regret": pa.float64(),
+    "payoff": pa.float64(),
+    "health": pa.int64(),
+    "set": WORDS,
+    "policy": WORDS,
+    "label": WORDS,
+    "horizon": pa.int64(),
+    "cell": WORDS,
+}
 
 
 class PartialSweepWarning(UserWarning):
@@ -95,10 +107,10 @@ class LoadedCell:
     @functools.cached_property
     def constants(self) -> dict[str, Any]:
         """Parameters and options under their names, the bandit's as `bandit_NAME`, the set's options as `set_NAME`."""
-        own = {**self.options, **self.parameters}
-        found = {name: value for name, value in own.items() if name not in (*ROWS, *NAMES)}
-        found |= {f"bandit_{name}": value for name, value in self.bandit.items()}
-        return found | {f"set_{name}": value for name, value in self.set_options.items()}
+        policy = {**self.options, **self.parameters}
+        constants = {name: value for name, value in policy.items() if name not in COLUMNS}
+        constants |= {f"bandit_{name}": value for name, value in self.bandit.items()}
+        return constants | {f"set_{name}": value for name, value in self.set_options.items()}
 
     def value(self, name: str) -> Any:
         """A field, a swept value, or a constant with or without `bandit_` or `set_`; None when the cell has none."""
@@ -107,8 +119,8 @@ class LoadedCell:
         if name in self.swept:
             return self.swept[name]
         if name.startswith("policy."):
-            own = name.removeprefix("policy.")
-            return self.parameters.get(own, self.options.get(own))
+            name = name.removeprefix("policy.")
+            return self.parameters.get(name, self.options.get(name))
         constants = self.constants
         return next((constants[key] for key in (name, f"bandit_{name}", f"set_{name}") if key in constants), None)
 
@@ -213,15 +225,18 @@ class Results:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the table's columns."""
-        return (*ROWS, *NAMES, "cell", *self._constants)
+        return tuple(self._types)
 
     @functools.cached_property
-    def _constants(self) -> dict[str, pa.DataType]:
-        """Every constant and swept name that some cell has, with the Arrow type that holds all its values."""
+    def _constants(self) -> tuple[str, ...]:
+        """Every constant and swept name that some cell has."""
         names = dict.fromkeys(name for cell in self.cells for name in cell.constants)
-        names |= dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype"))
-        values = {name: [cell.value(name) for cell in self.cells] for name in names}
-        return {name: _type_of(found) for name, found in values.items()}
+        return tuple(names | dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype")))
+
+    @functools.cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The table's columns; of a constant the Arrow type that holds the values of all cells."""
+        return {**COLUMNS, **{name: _type_of(cell.value(name) for cell in self.cells) for name in self._constants}}
 
     @functools.cached_property
     def table(self) -> pa.Table:
@@ -249,20 +264,11 @@ class Results:
         """
         wanted = self.columns if columns is None else tuple(columns)
         for name in wanted:
-            if name not in self.columns:
+            if name not in self._types:
                 raise InputError(f"column {name!r}: the table has {', '.join(self.columns)}")
-        schema = pa.schema([(name, self._column_type(name)) for name in wanted])
-        parts = [_batch(cell, run, schema, last=last) for cell, run in self._runs(self.cells)]
-        return pa.Table.from_batches(parts, schema=schema)
-
-    def _column_type(self, name: str) -> pa.DataType:
-        if name in ("seed", "pull", "health", "horizon"):
-            return pa.int64()
-        if name in QUANTITIES:
-            return pa.float64()
-        if name in (*NAMES, "cell"):
-            return pa.dictionary(pa.int32(), pa.string())
-        return self._constants[name]
+        schema = pa.schema([(name, self._types[name]) for name in wanted])
+        batches = [_batch(cell, run.last if last else run, schema) for cell, run in self._runs(self.cells)]
+        return pa.Table.from_batches(batches, schema=schema)
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame.
@@ -283,24 +289,24 @@ class Results:
             ImportError: xarray is not installed.
         """
         xarray = _needs("xarray", "to_xarray")
-        held = list(self._runs(self.cells))
-        seeds = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.seeds for _, run in held)]))
-        records = max((run.rounds.size for _, run in held), default=0)
-        shape = (len(held), seeds.size, records)
+        runs = list(self._runs(self.cells))
+        seeds = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.seeds for _, run in runs)]))
+        records = max((run.rounds.size for _, run in runs), default=0)
+        shape = (len(runs), seeds.size, records)
         numbers = {name: np.full(shape, np.nan) for name in QUANTITIES}
         health, pulls = np.full(shape[:2], -1, np.int64), np.full((shape[0], records), -1, np.int64)
-        for place, (_, run) in enumerate(held):
+        for row, (_, run) in enumerate(runs):
             at, count = np.searchsorted(seeds, run.seeds), run.rounds.size
             for name, grid in numbers.items():
-                grid[place, at, :count] = getattr(run, name)
-            health[place, at], pulls[place, :count] = run.health, run.rounds
-        along: dict[str, Any] = {"cell": ("cell", [cell.id for cell, _ in held]), "seed": ("seed", seeds)}
+                grid[row, at, :count] = getattr(run, name)
+            health[row, at], pulls[row, :count] = run.health, run.rounds
+        coordinates: dict[str, Any] = {"cell": ("cell", [cell.id for cell, _ in runs]), "seed": ("seed", seeds)}
         for name in (*NAMES, *self._constants):
-            values = [_fitting(cell.value(name), self._column_type(name)) for cell, _ in held]
-            along[name] = ("cell", np.array(values, dtype=object if None in values else None))
+            values = [_fitting(cell.value(name), self._types[name]) for cell, _ in runs]
+            coordinates[name] = ("cell", np.array(values, dtype=object if None in values else None))
         data: dict[str, Any] = {"health": (("cell", "seed"), health), "pull": (("cell", "record"), pulls)}
-        data.update({name: (("cell", "seed", "record"), grid) for name, grid in numbers.items()})
-        return xarray.Dataset(data, coords=along)
+        data |= {name: (("cell", "seed", "record"), grid) for name, grid in numbers.items()}
+        return xarray.Dataset(data, coords=coordinates)
 
     def select(self, **conditions: Any) -> Results:
         """The cells whose fields have the given values.
@@ -316,7 +322,7 @@ class Results:
         Raises:
             InputError: no cell has such a field, or none has that value; the message lists what there is.
         """
-        kept = list(self.cells)
+        cells = self.cells
         for name, wanted in conditions.items():
             allowed = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
             there = {json.dumps(_plain(value)): value for cell in self.cells if (value := cell.value(name)) is not None}
@@ -327,12 +333,12 @@ class Results:
                 if not any(_same(value, other) for other in there.values()):
                     listing = ", ".join(list(there)[:20]) + (" ..." if len(there) > 20 else "")
                     raise InputError(f"{name}={value!r}: no cell has that value; there are {listing}")
-            kept = [cell for cell in kept if any(_same(value, cell.value(name)) for value in allowed)]
-        if not kept:
+            cells = tuple(cell for cell in cells if any(_same(value, cell.value(name)) for value in allowed))
+        if not cells:
             raise InputError(
                 f"no cell has all of {', '.join(f'{name}={value!r}' for name, value in conditions.items())}"
             )
-        return Results(self.path, self.manifest, kept)
+        return Results(self.path, self.manifest, cells)
 
     def summary(self, quantity: str = "regret", *, level: float = 0.95) -> pa.Table:
         """One row per cell, whatever its state: statistics over seeds at the horizon.
@@ -509,29 +515,26 @@ def _cell(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey
     )
 
 
-def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema, *, last: bool) -> pa.RecordBatch:
+def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema) -> pa.RecordBatch:
     """One cell's part of the table."""
-    records = slice(-1, None) if last else slice(None)
-    pulls = run.rounds[records]
-    count = run.seeds.size * pulls.size
-    made: dict[str, Callable[[], Any]] = {
-        "seed": lambda: np.repeat(run.seeds, pulls.size),
-        "pull": lambda: np.tile(pulls, run.seeds.size),
-        "regret": lambda: run.regret[:, records].ravel(),
-        "payoff": lambda: run.payoff[:, records].ravel(),
-        "health": lambda: np.repeat(run.health, pulls.size),
+    seeds, records = run.regret.shape
+    numbers = {
+        "seed": np.repeat(run.seeds, records),
+        "pull": np.tile(run.rounds, seeds),
+        "regret": run.regret.ravel(),
+        "payoff": run.payoff.ravel(),
+        "health": np.repeat(run.health, records),
     }
     columns = []
     for field in schema:
-        if field.name in made:
-            columns.append(pa.array(made[field.name](), type=field.type))
-            continue
         value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
-        if pa.types.is_dictionary(field.type):
-            places = pa.array(np.zeros(count, np.int32), mask=None if value is not None else np.ones(count, bool))
+        if field.name in numbers:
+            columns.append(pa.array(numbers[field.name], type=field.type))
+        elif pa.types.is_dictionary(field.type):
+            places = pa.array(np.zeros(seeds * records, np.int32), mask=np.full(seeds * records, value is None))
             columns.append(pa.DictionaryArray.from_arrays(places, pa.array([str(value)])))
         else:
-            columns.append(pa.repeat(pa.scalar(value, type=field.type), count))
+            columns.append(pa.repeat(pa.scalar(value, type=field.type), seeds * records))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -541,7 +544,7 @@ def _type_of(values: Iterable[Any]) -> pa.DataType:
     for allowed, kind in (({bool}, pa.bool_()), ({int}, pa.int64()), ({int, float}, pa.float64())):
         if kinds and kinds <= allowed:
             return kind
-    return pa.dictionary(pa.int32(), pa.string())
+    return WORDS
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:

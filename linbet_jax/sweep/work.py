@@ -52,7 +52,7 @@ def build(cell: Mapping[str, Any]) -> Built:
     """
     player = cell["policy"]
     bandit = build_bandit(cell["set"], cell["horizon"])
-    policy, params = _policy(_Plain(player, json.dumps(player, sort_keys=True, default=str)), bandit, cell["horizon"])
+    policy, params = _policy(_Plain(json.dumps(player, sort_keys=True, default=str), player), bandit, cell["horizon"])
     return Built(bandit, policy, params)
 
 
@@ -62,21 +62,15 @@ def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
     Raises:
         ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
     """
-    return _bandit(_Plain(world, world["content"]), horizon if world["source"] == LOWER_BOUND else 0)
+    return _bandit(_Plain(world["content"], world), horizon if world["source"] == LOWER_BOUND else 0)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Plain:
-    """Plain data as a key of a cache."""
+    """Plain data as a key of a cache: equal where the text that stands for them is."""
 
-    def __init__(self, value: Mapping[str, Any], text: str) -> None:
-        self.value = value
-        self._text = text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Plain) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
+    text: str
+    value: Mapping[str, Any] = dataclasses.field(compare=False)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -87,7 +81,10 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         if not isinstance(bandit, LinearBandit):
             raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
         return bandit
-    law: Any = _law(**values.pop("noise")) if "noise" in values else None
+    law: Any = values.pop("noise", None)
+    if law is not None:
+        arguments = dict(law)
+        law = getattr(noise, arguments.pop("law"))(**arguments)
     seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
     label = plain.value["label"]
     if source == LOWER_BOUND:
@@ -115,10 +112,6 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
     assert base.arms is not None
     assert base.theta_star is not None
     return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
-
-
-def _law(law: str, **values: Any) -> Any:
-    return getattr(noise, law)(**values)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -156,23 +149,17 @@ def run_part(
     cells, begun = part["cells"], time.perf_counter()
     try:
         results = _simulate(part, cells, progress, devices)
-        found = {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)}
+        plain = {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)}
+        seconds = {"compile_seconds": results[0].compile_seconds, "run_seconds": results[0].run_seconds}
     except Exception as error:  # a policy of one's own may raise anything, and only its cell fails
-        if len(cells) == 1:
-            broken = {"error": f"{type(error).__name__}: {error}"}
-            seconds = time.perf_counter() - begun
-            return {"cells": {cells[0]["id"]: broken}, "compile_seconds": 0.0, "run_seconds": seconds}
-        alone = [run_part({**part, "cells": [cell]}, devices=devices) for cell in cells]
-        return {
-            "cells": {name: result for outcome in alone for name, result in outcome["cells"].items()},
-            "compile_seconds": sum(outcome["compile_seconds"] for outcome in alone),
-            "run_seconds": sum(outcome["run_seconds"] for outcome in alone),
-        }
-    return {
-        "cells": found,
-        "compile_seconds": results[0].compile_seconds,
-        "run_seconds": results[0].run_seconds,
-    }
+        if len(cells) > 1:
+            alone = [run_part({**part, "cells": [cell]}, devices=devices) for cell in cells]
+            plain = {name: result for outcome in alone for name, result in outcome["cells"].items()}
+            seconds = {name: sum(outcome[name] for outcome in alone) for name in ("compile_seconds", "run_seconds")}
+        else:
+            plain = {cells[0]["id"]: {"error": f"{type(error).__name__}: {error}"}}
+            seconds = {"compile_seconds": 0.0, "run_seconds": time.perf_counter() - begun}
+    return {"cells": plain, **seconds}
 
 
 def _simulate(
@@ -181,7 +168,7 @@ def _simulate(
     built = [build(cell) for cell in cells]
     results = simulate_grid(
         built[0].policy,
-        [each.params for each in built],
+        [cell.params for cell in built],
         built[0].bandit,
         horizon=cells[0]["horizon"],
         seeds=np.arange(part["start"], part["stop"], dtype=np.int64),

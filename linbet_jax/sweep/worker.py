@@ -40,8 +40,8 @@ class WorkerSetup(NamedTuple):
 
 def numbers(kind: str) -> dict[str, Any]:
     """What must be equal in every process whose results are put together."""
-    found = {name: value for name, value in provenance.numerics("", kind).items() if name != "dtype"}
-    return {**found, "jax_enable_x64": x64_enabled()}
+    numerics = {name: value for name, value in provenance.numerics("", kind).items() if name != "dtype"}
+    return {**numerics, "jax_enable_x64": x64_enabled()}
 
 
 def where() -> dict[str, Any]:
@@ -69,10 +69,10 @@ def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
     lanes = min(setup.lanes, len(runtime.usable_cores())) if cores is None else len(cores)
     if setup.device == "cpu" and cores is not None:
         _pin(cores)
-    took = runtime.prepare(setup.device, cores=lanes if setup.device == "cpu" else None)
-    own = numbers(took.kind)
-    unequal = [f"{k} is {own.get(k)} there, {v} here" for k, v in setup.numbers.items() if own.get(k) != v]
-    return {"kind": took.kind, "lanes": took.count, "differences": unequal}
+    devices = runtime.prepare(setup.device, cores=lanes if setup.device == "cpu" else None)
+    there = numbers(devices.kind)
+    unequal = [f"{k} is {there.get(k)} there, {v} here" for k, v in setup.numbers.items() if there.get(k) != v]
+    return {"kind": devices.kind, "lanes": devices.count, "differences": unequal}
 
 
 def compute(setup: WorkerSetup, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,16 +84,16 @@ def compute(setup: WorkerSetup, spec: Mapping[str, Any]) -> dict[str, Any]:
     from distributed import get_worker
 
     worker = get_worker()
-    told = {"worker": f"{socket.gethostname()}/{worker.name}"}
+    answer = {"worker": f"{socket.gethostname()}/{worker.name}"}
     try:
-        found = prepare(setup, worker)
+        differences = prepare(setup, worker)["differences"]
     except InputError as error:
-        return {**told, "refused": str(error)}
+        return {**answer, "refused": str(error)}
     except Exception as error:  # whatever JAX raises where a driver or a device is broken
-        return {**told, "refused": f"{type(error).__name__}: {error}"}
-    if found["differences"]:
-        return {**told, "refused": "; ".join(found["differences"])}
-    return {**told, "result": run_part(spec)}
+        return {**answer, "refused": f"{type(error).__name__}: {error}"}
+    if differences:
+        return {**answer, "refused": "; ".join(differences)}
+    return {**answer, "result": run_part(spec)}
 
 
 def _pin(cores: Sequence[int]) -> None:
