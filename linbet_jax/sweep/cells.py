@@ -22,7 +22,7 @@ from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins, work, worlds
 from linbet_jax.sweep.grid import CELL_KEYS
 from linbet_jax.sweep.model import CellChoice, Choice, Sweep, in_words
-from linbet_jax.sweep.schema import nearest, shown
+from linbet_jax.sweep.schema import nearest, shown, unknown_key
 
 __all__ = ["GPU_BLOCK", "PlannedCell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
 
@@ -257,7 +257,7 @@ def _check_options(policy: Choice) -> None:
     known = list(dict.fromkeys([*beside, *_COMMON, *policies.options(policy.source)]))
     for name, value in policy.values.items():
         if name not in known:
-            raise InputError(f"{policy.where}.{name}: unknown key{nearest(name, known)}")
+            raise InputError(unknown_key(f"{policy.where}.{name}", name, known))
         if isinstance(value, (dict, list)):
             raise InputError(f"{policy.where}.{name} = {shown(value)}: must be a single value, or a list of such")
 

@@ -47,8 +47,8 @@ class Address:
 
     def __post_init__(self) -> None:
         """Checks the form of the address."""
-        found = re.fullmatch(r"(tcp|tls)://(\[[^\]\s]+\]|[^:/\s]+):(\d{1,5})", self.url)
-        if found is None or not 1 <= int(found[3]) <= 65535:
+        match = re.fullmatch(r"(tcp|tls)://(\[[^\]\s]+\]|[^:/\s]+):(\d{1,5})", self.url)
+        if match is None or not 1 <= int(match[3]) <= 65535:
             raise InputError(f"--cluster {self.url}: must be tcp://HOST:PORT or tls://HOST:PORT, PORT from 1 to 65535")
 
 
