@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,10 +109,9 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
             if wanted not in names:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: no such set{nearest(wanted, names)}")
     cells = []
-    for set_label, set_table in document.sets.items():
-        for policy_label, policy_table in document.policies.items():
-            if policy_table.sets is None or set_label in policy_table.sets:
-                cells += _product(document, set_label, set_table, policy_label, policy_table, zips)
+    for set_label, (policy_label, policy) in itertools.product(document.sets, document.policies.items()):
+        if policy.sets is None or set_label in policy.sets:
+            cells += _product(document, set_label, policy_label, zips)
     zips.check_used()
     cells += [_single(document, index, table) for index, table in enumerate(document.cells)]
     return tuple(cells)
@@ -120,30 +120,24 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
 # One set with one policy ---------------------------------------------------------------------------------------------
 
 
-def _product(
-    document: Document,
-    set_label: str,
-    set_table: SetTable,
-    policy_label: str,
-    policy_table: PolicyTable,
-    zips: _Zips,
-) -> list[CellChoice]:
-    set_where, policy_where = f"sets.{set_label}", f"policies.{policy_label}"
-    set_source, policy_source = _set_source(set_label, set_table, set_where), policy_table.policy or policy_label
-    set_fixed, set_axes = _split(_set_values(set_source, set_table, set_where), set_where)
-    policy_fixed, policy_axes = _split(policy_table.options, policy_where)
-    horizon, path = set_table.horizon, f"{set_where}.horizon"
+def _product(document: Document, set_label: str, policy_label: str, zips: _Zips) -> list[CellChoice]:
+    """The cells of one set with one policy: every combination of the values of their lists."""
+    set_table, policy_table = document.sets[set_label], document.policies[policy_label]
+    where = f"sets.{set_label}"
+    source = _set_source(set_label, set_table, where)
+    played = Choice(set_label, source, _set_values(source, set_table, where), where)
+    player = Choice(policy_label, policy_table.policy or policy_label, policy_table.options, f"policies.{policy_label}")
+    horizon, path = set_table.horizon, f"{where}.horizon"
     if horizon is None:
         horizon, path = document.horizon, "horizon"
-    _check_horizon(horizon, set_source, set_where)
-    horizons = [_axis(path, horizon)] if isinstance(horizon, list) else []
+    _check_horizon(horizon, source, where)
     return [
         CellChoice(
-            Choice(set_label, set_source, _filled(set_fixed, chosen, set_where, path), set_where),
-            Choice(policy_label, policy_source, _filled(policy_fixed, chosen, policy_where), policy_where),
+            dataclasses.replace(played, values=_filled(played.values, chosen, played.where)),
+            dataclasses.replace(player, values=_filled(player.values, chosen, player.where)),
             chosen[path] if isinstance(horizon, list) else horizon,
         )
-        for chosen in zips.combinations([*horizons, *set_axes, *policy_axes])
+        for chosen in zips.combinations(_axes(played, player, horizon, path))
     ]
 
 
@@ -183,23 +177,22 @@ def _check_horizon(horizon: Any, source: str, where: str) -> None:
         raise InputError(f"{where}.horizon: is missing; only S1 to S4 have the paper's own: give one here or for all")
 
 
-def _split(values: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[_Axis]]:
-    """Single values, and the lists with their paths; tables (a law, options) may hold lists too."""
-    fixed: dict[str, Any] = {}
-    axes: list[_Axis] = []
+def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> list[_Axis]:
+    """The lists of a set, a policy and their horizon, which stands at the path."""
+    horizons = [_axis(path, horizon)] if isinstance(horizon, list) else []
+    return [*horizons, *_lists(played.values, played.where), *_lists(player.values, player.where)]
+
+
+def _lists(values: Mapping[str, Any], where: str) -> Iterator[_Axis]:
+    """The lists of a table with their paths; tables in it (a law, options) may hold lists too."""
     for name, value in values.items():
         path = f"{where}.{name}"
         if isinstance(value, list) and name != "theta_star":
-            axes.append(_axis(path, value))
+            yield _axis(path, value)
         elif isinstance(value, dict):
-            inner_fixed, inner_axes = _split(value, path)
-            fixed[name] = inner_fixed
-            axes += inner_axes
-        elif isinstance(value, (str, int, float, list)):
-            fixed[name] = value
-        else:
+            yield from _lists(value, path)
+        elif not isinstance(value, (str, int, float, list)):
             raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
-    return fixed, axes
 
 
 def _axis(path: str, values: list[Any]) -> _Axis:
@@ -215,16 +208,13 @@ def _axis(path: str, values: list[Any]) -> _Axis:
     return _Axis(path, values)
 
 
-def _filled(
-    fixed: Mapping[str, Any], chosen: Mapping[str, Any], where: str, horizon: str | None = None
-) -> dict[str, Any]:
-    """Single values and the chosen ones below a path, nested as in the file; without the path of the horizon's list."""
-    filled = {name: _filled(v, chosen, f"{where}.{name}") if isinstance(v, dict) else v for name, v in fixed.items()}
-    for path, value in chosen.items():
-        name = path.removeprefix(f"{where}.")
-        inner = isinstance(filled.get(name.partition(".")[0]), dict)  # the list stands in a table further down
-        if name != path and not inner and path != horizon:
-            filled[name] = value
+def _filled(values: Mapping[str, Any], chosen: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A table with the chosen values, by their paths, in place of its lists."""
+    filled = {}
+    for name, value in values.items():
+        path = f"{where}.{name}"
+        inner = _filled(value, chosen, path) if isinstance(value, dict) else value
+        filled[name] = chosen.get(path, inner)
     return filled
 
 
@@ -249,20 +239,16 @@ class _Zips:
                 self._used |= {(group, n) for n in hits}
                 if hits and owner.setdefault(axis.path, group) != group:
                     raise InputError(f"zip[{group}]: {axis.path} is in zip[{owner[axis.path]}] already")
-        bundles: list[list[_Axis]] = []
+        bundles: dict[int | str, list[_Axis]] = {}  # by the number of their group; lists in none by their path
         for axis in axes:
-            partners = [b for b in bundles if axis.path in owner and owner.get(b[0].path) == owner[axis.path]]
-            if not partners:
-                bundles.append([axis])
-                continue
-            first = partners[0][0]
-            if len(first.values) != len(axis.values):
+            bundle = bundles.setdefault(owner.get(axis.path, axis.path), [])
+            if bundle and len(bundle[0].values) != len(axis.values):
                 raise InputError(
-                    f"zip[{owner[axis.path]}]: {first.path} has {len(first.values)} values and {axis.path} has "
+                    f"zip[{owner[axis.path]}]: {bundle[0].path} has {len(bundle[0].values)} values and {axis.path} has "
                     f"{len(axis.values)}; paired lists have one length"
                 )
-            partners[0].append(axis)
-        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles]
+            bundle.append(axis)
+        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles.values()]
         for combination in itertools.product(*steps):
             yield {path: value for part in combination for path, value in part.items()}
 
@@ -287,17 +273,13 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     source = _set_source(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
     _check_horizon(horizon, source, where)
-    set_values = _set_values(source, set_table, where)
     policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
     options = policy_table.options | {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
-    horizons = {"horizon": horizon} if isinstance(horizon, list) else {}
-    for axis in itertools.chain(*(_split(values, where)[1] for values in (horizons, set_values, options))):
+    played = Choice(cell.set, source, _set_values(source, set_table, where), where)
+    player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
+    for axis in _axes(played, player, horizon, f"{where}.horizon"):
         raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
-    return CellChoice(
-        Choice(cell.set, source, set_values, where),
-        Choice(cell.policy, policy_table.policy or cell.policy, options, where),
-        horizon if isinstance(horizon, int) else None,
-    )
+    return CellChoice(played, player, horizon if isinstance(horizon, int) else None)
 
 
 def _merged(table: SetTable | None, keys: Mapping[str, Any], label: str, where: str) -> SetTable:

@@ -420,6 +420,7 @@ class Results:
         return [*policy, *(name for name in self.swept if name not in {*NAMES, *named, *plain})]
 
 
+_TABLES = ("options", "parameters", "bandit", "set_options", "swept")  # of a manifest's entry, where it has them
 _SPOILED = ("damaged", "unreadable")
 _STATES = ("partial", "failed", *_SPOILED, "started", "missing")
 _STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
@@ -500,11 +501,7 @@ def _cell(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey
         label=str(entry.get("label") or entry["policy"]),
         horizon=int(entry["horizon"]),
         dtype=str(entry["dtype"]),
-        options=dict(entry.get("options") or {}),
-        parameters=dict(entry.get("parameters") or {}),
-        bandit=dict(entry.get("bandit") or {}),
-        set_options=dict(entry.get("set_options") or {}),
-        swept=dict(entry.get("swept") or {}),
+        **{name: dict(entry.get(name) or {}) for name in _TABLES},
         seeds=seeds,
         records=int(entry["records"]),
         state=state,
