@@ -53,10 +53,7 @@ class Cluster:
         self, target: str | targets.Target, *, device: str = "auto", say: Callable[[str], None] | None = None
     ) -> None:
         """Checks the target; nothing is started before entering."""
-        parsed = targets.parse(target) if isinstance(target, str) else target
-        if isinstance(parsed, type):
-            raise InputError("--cluster slurm: needs a queue, --queue NAME")
-        self._target: targets.Target = parsed
+        self._target = targets.parse(target) if isinstance(target, str) else target
         self._device = device
         self._say = say or (lambda line: None)
         self._stack = contextlib.ExitStack()
