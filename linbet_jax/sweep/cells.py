@@ -99,7 +99,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
         raise InputError(
             "dtype = 'float64': needs jax.config.update('jax_enable_x64', True) first (the command line does so itself)"
         )
-    block = block_size(sweep, platform)
+    settings = {"key": sweep.key, "block_size": block_size(sweep, platform), "numerics": dict(numerics)}
     swept = _swept(sweep.cells)
     programs: dict[Hashable, int] = {}
     batches: dict[Hashable, int] = {}
@@ -121,17 +121,10 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
                 entry = _entry(choice, spec, built, sweep)
         except InputError as error:
             raise InputError(f"{sweep.file}: cell {title}: {error}") from error
-        identity = _identity(spec, built, entry, rounds.tolist(), sweep.key, block, numerics)
+        identity = _identity(spec, built, entry, {**settings, "record_at": rounds.tolist()})
         if identity in cells:
             raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
-        program = program_key(
-            built.policy,
-            built.params,
-            built.bandit,
-            horizon=spec["horizon"],
-            num_records=rounds.size,
-            dtype=sweep.dtype,
-        )
+        program = program_key(*built, horizon=spec["horizon"], num_records=rounds.size, dtype=sweep.dtype)
         batch = (built.policy, entry["bandit"]["instance_hash"], spec["horizon"], program)
         choices[identity] = choice
         cells[identity] = PlannedCell(
@@ -222,7 +215,7 @@ def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dic
         if files:
             player["files"] = files
             built = work.build(spec)
-        check_params(built.policy, built.params, built.bandit, horizon, sweep.dtype)
+        check_params(*built, horizon, sweep.dtype)
     return spec, built
 
 
@@ -314,15 +307,8 @@ def _listed(value: Any) -> Any:
     return array.tolist() if np.all(np.isfinite(array)) else None
 
 
-def _identity(
-    spec: Mapping[str, Any],
-    built: work.Built,
-    entry: Mapping[str, Any],
-    rounds: list[int],
-    key: int,
-    block: int,
-    numerics: Mapping[str, Any],
-) -> str:
+def _identity(spec: Mapping[str, Any], built: work.Built, entry: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Hash of all that decides a cell's numbers; its names, and what runs beside it, do not."""
     leaves = [(str(np.asarray(leaf).dtype), np.asarray(leaf).tolist()) for leaf in jax.tree.leaves(built.params)]
     return digest(
         {
@@ -333,10 +319,7 @@ def _identity(
             "common": {name: entry["parameters"].get(name) for name in _COMMON},
             "params": leaves,
             "horizon": spec["horizon"],
-            "record_at": rounds,
-            "key": key,
-            "block_size": block,
-            "numerics": dict(numerics),
+            **settings,
         }
     )[:32]
 

@@ -36,9 +36,9 @@ _KEPT = 2048  # bandits and policies that a process keeps built
 class Built(NamedTuple):
     """What a cell's plain data stands for."""
 
-    bandit: LinearBandit
     policy: Policy
     params: Any
+    bandit: LinearBandit
 
 
 def build(cell: Mapping[str, Any]) -> Built:
@@ -50,10 +50,10 @@ def build(cell: Mapping[str, Any]) -> Built:
     Raises:
         ValueError: what the bandit's or the policy's own checks say.
     """
-    player = cell["policy"]
-    bandit = build_bandit(cell["set"], cell["horizon"])
-    policy, params = _policy(_Plain(json.dumps(player, sort_keys=True, default=str), player), bandit, cell["horizon"])
-    return Built(bandit, policy, params)
+    player, horizon = cell["policy"], cell["horizon"]
+    bandit = build_bandit(cell["set"], horizon)
+    policy, params = _policy(_Plain(json.dumps(player, sort_keys=True, default=str), player), bandit, horizon)
+    return Built(policy, params, bandit)
 
 
 def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
