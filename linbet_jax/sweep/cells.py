@@ -23,12 +23,13 @@ from linbet_jax.sweep import plugins, work, worlds
 from linbet_jax.sweep.grid import CELL_KEYS
 from linbet_jax.sweep.model import CellChoice, Choice, Sweep, in_words
 from linbet_jax.sweep.schema import nearest, shown, unknown_key
+from linbet_jax.sweep.table import COLUMNS
 
 __all__ = ["GPU_BLOCK", "PlannedCell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
 
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
-COLUMNS = ("cell", "set", "policy", "label", "horizon", "dtype", "seed", "pull", "regret", "payoff", "health")
+_RESERVED = (*COLUMNS, "dtype")  # what no option may be called
 _FORMAT = 1  # of the files; part of every identity
 _NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
 
@@ -238,9 +239,10 @@ def _placing(choice: Choice) -> Iterator[None]:
 
 def _check_options(policy: Choice) -> None:
     if policy.custom:
-        for name in (name for name in policy.values if name in COLUMNS):
+        for name in (name for name in policy.values if name in _RESERVED):
+            columns = ", ".join(_RESERVED)
             raise InputError(
-                f"{policy.where}.{name}: an option cannot be called like a column of the results ({', '.join(COLUMNS)})"
+                f"{policy.where}.{name}: an option cannot be called like a column of the results ({columns})"
             )
         return
     if policy.source not in policies.names():

@@ -111,12 +111,11 @@ def run(
     progress: SweepProgress = _Silent() if reporter is None else reporter
     numerics = numerics_of(sweep, executor.kind)
     cells = plan(sweep, numerics, executor.platform)
-    block = block_size(sweep, executor.platform)
     config = {
         "kind": "sweep",
         "key": sweep.key,
         "records": sweep.records if sweep.record_at is None else list(sweep.record_at),
-        "block_size": block,
+        "block_size": block_size(sweep, executor.platform),
         "identity": digest(sorted(cell.id for cell in cells))[:32],
     }
 
@@ -134,7 +133,7 @@ def run(
     with RunFolder(out, config, compare=compare) as folder:
         extra = _extra(folder.path, folder.manifest, cells)
         swept = [*swept_names(cells), *(name for entry in extra for name in entry.get("swept") or ())]
-        store, journal = Store(folder.path), Journal(folder.path)
+        journal = Journal(folder.path)
         folder.update_manifest(
             status="running",
             name=sweep.name,
@@ -148,7 +147,7 @@ def run(
             cells=[*entries(cells, sweep.seeds), *extra],
         )
         try:
-            summary = _Run(sweep, cells, store, journal, executor, progress, block).finish()
+            summary = _Run(sweep, cells, folder.path, journal, executor, progress).finish()
         except BaseException as error:
             # Where the disk is full this cannot be written either, and what is there stays as it is.
             with contextlib.suppress(OSError):
@@ -205,14 +204,14 @@ class _Run:
         self,
         sweep: Sweep,
         cells: Sequence[PlannedCell],
-        store: Store,
+        folder: Path,
         journal: Journal,
         executor: Executor,
-        reporter: SweepProgress,
-        block: int,
+        progress: SweepProgress,
     ) -> None:
-        self._sweep, self._store, self._journal, self._block = sweep, store, journal, block
-        self._executor, self._reporter = executor, reporter
+        self._sweep, self._store, self._journal = sweep, Store(folder), journal
+        self._executor, self._progress = executor, progress
+        self._block = block_size(sweep, executor.platform)
         self._states = {cell.id: _State(cell) for cell in cells}
         self._done = 0
         self._compiling = 0.0  # seconds since the last report
@@ -225,13 +224,13 @@ class _Run:
         for state in self._states.values():
             self._take_stock(state)
         for name in self._store.damaged:
-            self._reporter.say(f"damaged: {name} is computed again")
+            self._progress.say(f"damaged: {name} is computed again")
         if self._done:
-            self._reporter.say(f"{self._done} of {len(self._states)} cells are done already")
+            self._progress.say(f"{self._done} of {len(self._states)} cells are done already")
         parts = self._parts()
         if parts:
             self._journal.write("begun", cells=len(self._states), seed_pulls=sum(part.pulls for part in parts))
-        with self._reporter.cells(len(self._states), self._done, sum(part.cost for part in parts)):
+        with self._progress.cells(len(self._states), self._done, sum(part.cost for part in parts)):
             outcomes = self._executor.run(parts, wanted=self._wanted, advance=self._advance)
             with contextlib.closing(outcomes):  # type: ignore[type-var]
                 for part, outcome in outcomes:
@@ -330,10 +329,10 @@ class _Run:
                 for cell in part.cells:
                     self._journal.write("started", cell, seeds=[part.spec["start"], part.spec["stop"]])
                 others = f" and {len(part.titles) - 1} more" if part.titles[1:] else ""
-                self._reporter.describe(part.titles[0] + others)
+                self._progress.describe(part.titles[0] + others)
             self._advanced[part.number] += pulls
         if pulls:
-            self._reporter.pulls(pulls, part.cost * pulls / part.pulls)
+            self._progress.pulls(pulls, part.cost * pulls / part.pulls)
 
     def _keep(self, part: Part, outcome: PartOutcome) -> None:
         """Stores what a part gave, and reports every cell that is finished with it."""
@@ -384,7 +383,7 @@ class _Run:
         total = len(self._states)
         failed = sum(state.error is not None for state in self._states.values())
         compiling, self._compiling = self._compiling, 0.0
-        self._reporter.cell(f"[{self._done + failed:{len(str(total))}d}/{total}] {line}", compiling=compiling)
+        self._progress.cell(f"[{self._done + failed:{len(str(total))}d}/{total}] {line}", compiling=compiling)
 
 
 def _mean(rows: Rows) -> str:
