@@ -239,11 +239,10 @@ def _placing(choice: Choice) -> Iterator[None]:
 
 def _check_options(policy: Choice) -> None:
     if policy.custom:
-        for name in (name for name in policy.values if name in _RESERVED):
-            columns = ", ".join(_RESERVED)
-            raise InputError(
-                f"{policy.where}.{name}: an option cannot be called like a column of the results ({columns})"
-            )
+        for name in policy.values:
+            if name in _RESERVED:
+                reason = f"an option cannot be called like a column of the results ({', '.join(_RESERVED)})"
+                raise InputError(f"{policy.where}.{name}: {reason}")
         return
     if policy.source not in policies.names():
         known = [*policies.names(), "module:function"]

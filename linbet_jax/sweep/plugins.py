@@ -105,13 +105,7 @@ def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: A
     """Hashes of the files that a function of one's own reads, by their names from the folder; `call` it before.
 
     These are the files below the folder, or beside the module, that Python opens while the module is imported and the
-    function runs, and those that the module names in a list called FILES.
-
-    Args:
-        plain: see `call`.
-        where: see `call`.
-        *arguments: see `call`.
-        **options: see `call`.
+    function runs, and those that the module names in a list called FILES. The arguments are those of `call`.
     """
     folder = plain["folder"]
     if not reads.any_ever(folder):
