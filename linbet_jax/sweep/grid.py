@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from linbet_jax.errors import InputError
 from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, Choice, Sweep
 from linbet_jax.sweep.schema import (
@@ -18,10 +16,9 @@ from linbet_jax.sweep.schema import (
     Document,
     PolicyTable,
     SetTable,
-    explain,
+    checked,
     nearest,
     override,
-    parse,
     read_toml,
     shown,
 )
@@ -71,8 +68,8 @@ def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
     text, data = read_toml(place)
     for assignment in overrides:
         override(str(path), data, assignment)
-    document = parse(str(path), data)
     try:
+        document = checked(Document, data)
         cells = _cells(document)
         _check_records(document)
     except InputError as error:
@@ -287,8 +284,4 @@ def _merged(table: SetTable | None, keys: Mapping[str, Any], label: str, where: 
     base = {} if table is None else table.model_dump(exclude_none=True)
     if table is None and ":" in label:
         base = {"set": label}
-    data = {**base, **keys}
-    try:
-        return SetTable.model_validate(data)
-    except ValidationError as error:
-        raise InputError(explain(error, SetTable, data, f"{where}.")) from error
+    return checked(SetTable, {**base, **keys}, f"{where}.")

@@ -24,15 +24,16 @@ __all__ = [
     "Document",
     "PolicyTable",
     "SetTable",
+    "checked",
     "decoded",
     "nearest",
     "override",
-    "parse",
     "read_toml",
     "shown",
     "unknown_key",
 ]
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
 
@@ -210,22 +211,27 @@ def _value(text: str) -> Any:
     return parsed["value"] if set(parsed) == {"value"} else text
 
 
-def parse(file: str, data: Mapping[str, Any]) -> Document:
-    """The checked contents of a sweep file.
+def checked(model: type[_Model], data: Mapping[str, Any], prefix: str = "") -> _Model:
+    """A table as its model, where it is one.
+
+    Args:
+        model: what the table must be.
+        data: the table.
+        prefix: the path of the table with a dot, for messages.
 
     Raises:
-        InputError: one line with the file, the path of the first wrong field, and what is allowed.
+        InputError: the path of the first wrong field, and what is allowed.
     """
     try:
-        return Document.model_validate(dict(data))
+        return model.model_validate(dict(data))
     except ValidationError as error:
-        raise InputError(f"{file}: {explain(error, Document, data)}") from error
+        raise InputError(_explain(error, model, data, prefix)) from error
 
 
 # Errors -------------------------------------------------------------------------------------------------------------
 
 
-def explain(error: ValidationError, model: type[BaseModel], data: Any, prefix: str = "") -> str:
+def _explain(error: ValidationError, model: type[BaseModel], data: Any, prefix: str) -> str:
     """One sentence for the first thing that is wrong: where, what it is, what is allowed."""
     # An unknown key first: the field it was meant for may be reported as missing beside it.
     first = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
