@@ -322,15 +322,15 @@ class _Run:
     def _wanted(self, part: Part) -> bool:
         return any(self._states[cell].error is None for cell in part.cells)
 
-    def _advance(self, part: Part, pulls: int) -> None:
+    def _advance(self, part: Part, done: int) -> None:
         with self._lock:
             if part.number not in self._advanced:
-                self._advanced[part.number] = 0
                 for cell in part.cells:
                     self._journal.write("started", cell, seeds=[part.spec["start"], part.spec["stop"]])
                 others = f" and {len(part.titles) - 1} more" if part.titles[1:] else ""
                 self._progress.describe(part.titles[0] + others)
-            self._advanced[part.number] += pulls
+            pulls = done - self._advanced.get(part.number, 0)
+            self._advanced[part.number] = done
         if pulls:
             self._progress.pulls(pulls, part.cost * pulls / part.pulls)
 
@@ -340,8 +340,7 @@ class _Run:
             for cell in part.cells:
                 self._fail(self._states[cell], outcome.error or "lost", outcome.worker)
             return
-        rest = part.pulls - self._advanced.get(part.number, 0)
-        self._advance(part, rest)
+        self._advance(part, part.pulls)
         self._computed += part.pulls
         self._compiling += outcome.result["compile_seconds"]
         times = {name: round(outcome.result[name] / len(part.cells), 4) for name in ("run_seconds", "compile_seconds")}

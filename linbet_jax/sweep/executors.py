@@ -56,7 +56,7 @@ class PartOutcome(NamedTuple):
 
 
 Wanted = Callable[[Part], bool]  # asked just before a part begins: False when its cells have failed meanwhile
-Advance = Callable[[Part, int], None]  # seed-pulls of a part done since the last call; 0 says that it has begun
+Advance = Callable[[Part, int], None]  # seed-pulls of a part that are done so far; 0 says that it has begun
 
 
 class Executor(Protocol):
@@ -143,16 +143,13 @@ class InProcess:
             yield part, outcome
 
     def _one(self, part: Part, advance: Advance) -> PartOutcome:
-        seen = 0
-
-        def progress(done: int, total: int) -> None:
-            nonlocal seen
-            advance(part, (done - seen) * part.pulls // total)
-            seen = done
-
         advance(part, 0)
         try:
-            result = run_part(part.spec, progress=progress, devices=self._devices)
+            result = run_part(
+                part.spec,
+                progress=lambda done, total: advance(part, part.pulls * done // total),
+                devices=self._devices,
+            )
         except BaseException as error:  # of the executor itself: what a simulation raises is in the result
             return PartOutcome(None, f"{type(error).__name__}: {error}", self.name)
         return PartOutcome(result, None, self.name)

@@ -197,7 +197,7 @@ class Results:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
         errors = []
         for cell in cells:
-            read, run = self._read(cell)
+            read, run = self._run_of(cell)
             if run is not None:
                 yield cell, run
             elif read.state in _SPOILED or read is not cell:
@@ -206,7 +206,7 @@ class Results:
             count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
             warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
 
-    def _read(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
+    def _run_of(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
         """A cell with its replications; with None, and noted in `cells`, where its file cannot be read after all."""
         if not cell.readable:
             return cell, None
@@ -361,7 +361,7 @@ class Results:
         types |= {name: pa.int64() if name in ("unhealthy", "n") else pa.float64() for name in _STATISTICS}
         rows = []
         for listed in self.cells:
-            cell, run = self._read(listed)
+            cell, run = self._run_of(listed)
             numbers = {}
             if run is not None:
                 numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
