@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.sweep import launch, targets, worker
 from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
 
@@ -136,7 +136,7 @@ class Cluster:
         answers: dict[str, Any] = self._client.run(function, *arguments, workers=list(there), on_error="return")
         for address, answer in answers.items():
             if isinstance(answer, BaseException):
-                reason = answer if isinstance(answer, InputError) else f"{type(answer).__name__}: {answer}"
+                reason = answer if isinstance(answer, InputError) else named(answer)
                 raise InputError(f"--cluster: the worker {address} cannot compute: {reason}") from answer
         return answers
 
@@ -208,7 +208,7 @@ class Cluster:
             if isinstance(error, KilledWorker):
                 last = str(getattr(error.last_worker, "address", error.last_worker))
                 return PartOutcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
-            return PartOutcome(None, f"{type(error).__name__}: {error}", self.name)
+            return PartOutcome(None, named(error), self.name)
         if future.status != "finished":
             raise self._lost()
         try:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from linbet_jax.errors import named
 from linbet_jax.statistics.tables import number
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import MANIFEST, RunFolder, RunFolderError, differences, digest
@@ -151,7 +152,7 @@ def run(
         except BaseException as error:
             # Where the disk is full this cannot be written either, and what is there stays as it is.
             with contextlib.suppress(OSError):
-                journal.write("interrupted", error=f"{type(error).__name__}: {error}")
+                journal.write("interrupted", error=named(error))
                 folder.update_manifest(status="interrupted")
             raise
         finally:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from linbet_jax.errors import named
 from linbet_jax.simulation.lanes import lanes_of
 from linbet_jax.sweep.work import run_part
 
@@ -151,5 +152,5 @@ class InProcess:
                 devices=self._devices,
             )
         except BaseException as error:  # of the executor itself: what a simulation raises is in the result
-            return PartOutcome(None, f"{type(error).__name__}: {error}", self.name)
+            return PartOutcome(None, named(error), self.name)
         return PartOutcome(result, None, self.name)

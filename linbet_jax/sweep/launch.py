@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker, spawn
 from typing import Any
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.simulation import runtime
 from linbet_jax.sweep.targets import Address, Local, Slurm, Target
 
@@ -105,7 +105,7 @@ def _reason(error: BaseException) -> str:
     """What was at the bottom of an error."""
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return named(error)
 
 
 @contextlib.contextmanager

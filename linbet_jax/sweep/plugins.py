@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from linbet_jax import policies
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.storage import sources
 from linbet_jax.sweep import reads
 
@@ -180,8 +180,7 @@ def _module(name: str, folder: Path, where: str) -> ModuleType:
     try:
         module = importlib.import_module(full)
     except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{where}: cannot import {name} (looked in {folder} first): {reason}") from error
+        raise InputError(f"{where}: cannot import {name} (looked in {folder} first): {named(error)}") from error
     if full != name:
         module.__name__ = name  # by which its sources are known
     if _DIGEST not in module.__dict__:

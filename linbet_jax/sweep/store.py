@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
+from linbet_jax.errors import named
 from linbet_jax.storage.results import CELLS, RunFolderError, digest, replacing
 
 __all__ = ["SCHEMA", "CellFileError", "Piece", "Rows", "Store", "merged_facts", "read_notes", "read_run"]
@@ -273,7 +274,7 @@ def _notes(metadata: parquet.FileMetaData, identity: str) -> dict[str, Any]:
         first, count = notes["seeds"]
         notes["seeds"] = int(first), int(count)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"its metadata cannot be read ({type(error).__name__}: {error})") from error
+        raise ValueError(f"its metadata cannot be read ({named(error)})") from error
     if notes.get("id") != identity:
         raise ValueError(f"it holds the cell {notes.get('id')}")
     return notes

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
@@ -445,7 +445,7 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     try:
         cells = [_cell(path, entry, journeys) for entry in manifest["cells"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {type(error).__name__} {error}") from error
+        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {named(error)}") from error
     sweep = Results(path, manifest, cells)
     if warn and not sweep.complete:
         warnings.warn(f"{path}: {sweep.progress}; see .absent", PartialSweepWarning, stacklevel=2)

@@ -20,7 +20,7 @@ import numpy as np
 from linbet_jax import noise
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.simulator import Result, simulate_grid
@@ -157,7 +157,7 @@ def run_part(
             plain = {name: result for outcome in alone for name, result in outcome["cells"].items()}
             seconds = {name: sum(outcome[name] for outcome in alone) for name in ("compile_seconds", "run_seconds")}
         else:
-            plain = {cells[0]["id"]: {"error": f"{type(error).__name__}: {error}"}}
+            plain = {cells[0]["id"]: {"error": named(error)}}
             seconds = {"compile_seconds": 0.0, "run_seconds": time.perf_counter() - begun}
     return {"cells": plain, **seconds}
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.simulation import runtime
 from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.storage import provenance
@@ -84,16 +84,12 @@ def compute(setup: WorkerSetup, spec: Mapping[str, Any]) -> dict[str, Any]:
     from distributed import get_worker
 
     worker = get_worker()
-    answer = {"worker": f"{socket.gethostname()}/{worker.name}"}
+    name = f"{socket.gethostname()}/{worker.name}"
     try:
-        differences = prepare(setup, worker)["differences"]
-    except InputError as error:
-        return {**answer, "refused": str(error)}
+        refused = "; ".join(prepare(setup, worker)["differences"])
     except Exception as error:  # whatever JAX raises where a driver or a device is broken
-        return {**answer, "refused": f"{type(error).__name__}: {error}"}
-    if differences:
-        return {**answer, "refused": "; ".join(differences)}
-    return {**answer, "result": run_part(spec)}
+        refused = str(error) if isinstance(error, InputError) else named(error)
+    return {"worker": name, "refused": refused} if refused else {"worker": name, "result": run_part(spec)}
 
 
 def _pin(cores: Sequence[int]) -> None:
