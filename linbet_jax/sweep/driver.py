@@ -122,14 +122,15 @@ def run(
 
     def compare(manifest: Mapping[str, Any]) -> list[str]:
         different = _differences(manifest, config, numerics, cells, sweep.seeds)
-        extra = [] if different or keep_extra else _extra(Path(out), manifest, cells)
-        if extra:
+        if different or keep_extra:
+            return different
+        if extra := _extra(Path(out), manifest, cells):
             count = f"{len(extra)} cell{'s' * (len(extra) != 1)}"
             raise RunFolderError(
                 f"{out} holds {count} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
                 "keep them with --keep-extra (keep_extra=True), or choose another folder"
             )
-        return different
+        return []
 
     with RunFolder(out, config, compare=compare) as folder:
         extra = _extra(folder.path, folder.manifest, cells)
