@@ -12,5 +12,5 @@ class UnhealthyWarning(RuntimeWarning):
 
 
 def named(error: BaseException) -> str:
-    """An error in words: its type, and what it says where it says anything."""
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    """An error in words: its type, and what it says."""
+    return f"{type(error).__name__}: {error}"

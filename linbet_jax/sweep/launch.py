@@ -105,7 +105,7 @@ def _reason(error: BaseException) -> str:
     """What was at the bottom of an error."""
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
-    return named(error)
+    return named(error).removesuffix(": ")
 
 
 @contextlib.contextmanager
