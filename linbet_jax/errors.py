@@ -1,6 +1,6 @@
 """What the package raises and warns of by names of its own."""
 
-__all__ = ["InputError", "UnhealthyWarning"]
+__all__ = ["InputError", "UnhealthyWarning", "named"]
 
 
 class InputError(ValueError):
@@ -9,3 +9,8 @@ class InputError(ValueError):
 
 class UnhealthyWarning(RuntimeWarning):
     """Replications met something that their numbers do not survive; `Result.health` says which and at which pull."""
+
+
+def named(error: BaseException) -> str:
+    """An error in words: its type, and what it says."""
+    return f"{type(error).__name__}: {error}"

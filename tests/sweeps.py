@@ -48,7 +48,7 @@ class StandIn:
         self.parts = []
 
     def run(self, parts, *, wanted, advance):
-        from linbet_jax.sweep import Outcome
+        from linbet_jax.sweep import PartOutcome
 
         for part in parts:
             if not wanted(part):
@@ -59,7 +59,7 @@ class StandIn:
             self.parts.append(part)
             time.sleep(self.pause)
             result = {"cells": {c["id"]: self.cell(part, c) for c in part.spec["cells"]}}
-            yield part, Outcome({**result, "compile_seconds": 0.5, "run_seconds": 0.25}, None, self.name)
+            yield part, PartOutcome({**result, "compile_seconds": 0.5, "run_seconds": 0.25}, None, self.name)
 
     def cell(self, part, cell):
         if cell["policy"]["source"] in self.failing:

@@ -258,7 +258,7 @@ def test_a_worker_that_would_run_parts_side_by_side_is_refused(monkeypatch):
         except InputError as error:
             return {workers[0]: error}
 
-    setup = worker.Setup("cpu", {}, 1, {})
+    setup = worker.WorkerSetup("cpu", {}, 1, {})
     cluster = Scripted({})
     cluster._client.run = run
     with pytest.raises(InputError, match=r"tcp://one cannot compute: it must have one thread \(--nthreads 1\), not 2"):
@@ -620,17 +620,22 @@ def test_versions_must_be_equal(scheduler, there, message):
 
 
 def test_what_is_sent_is_plain_data():
-    setup = worker.Setup("cpu", {"0": [0]}, 1, {"jax": "1"})
+    setup = worker.WorkerSetup("cpu", {"0": [0]}, 1, {"jax": "1"})
     assert pickle.loads(pickle.dumps(setup)) == setup
 
 
 # Slurm ---------------------------------------------------------------------------------------------------------------
 
 
+def job_script(target, platform):
+    with contextlib.closing(launch._slurm_cluster(target, platform)) as cluster:
+        return cluster.job_script()
+
+
 def test_slurm_s_job_script():
     pytest.importorskip("dask_jobqueue")
     target = targets.Slurm("long", jobs=3, cores=8, memory="16GB", walltime="2-12:00:00", account="lab")
-    lines = launch.job_script(target, "cpu").splitlines()
+    lines = job_script(target, "cpu").splitlines()
     assert [line for line in lines if line.startswith("#SBATCH")] == [
         "#SBATCH -J linbet",
         "#SBATCH -p long",
@@ -646,7 +651,7 @@ def test_slurm_s_job_script():
     assert "--nthreads 1 " in command
     assert "--nworkers" not in command
     assert "GPU" not in "".join(lines)
-    with_gpu = launch.job_script(targets.Slurm("gpus"), "gpu").splitlines()
+    with_gpu = job_script(targets.Slurm("gpus"), "gpu").splitlines()
     assert "#SBATCH --gres=gpu:1" in with_gpu
     assert "export XLA_PYTHON_CLIENT_PREALLOCATE=false" in with_gpu
     assert with_gpu[-1].endswith("--resources GPU=1")

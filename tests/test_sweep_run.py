@@ -30,7 +30,7 @@ from linbet_jax.cli import sweep as command
 from linbet_jax.errors import InputError
 from linbet_jax.simulation import launches
 from linbet_jax.storage.results import RunFolderError
-from linbet_jax.sweep import InProcess, Outcome, Part, driver, executors, journal, read, run, status, store, work
+from linbet_jax.sweep import InProcess, Part, PartOutcome, driver, executors, journal, read, run, status, store, work
 from linbet_jax.sweep.cells import plan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -948,7 +948,7 @@ def test_parts_of_one_program_never_run_at_the_same_time(monkeypatch):
     )
     assert sorted(part.number for part, _ in outcomes) == [n for n in range(20) if n != 4]
     assert all(outcome.result == {"n": part.number} for part, outcome in outcomes if part.number != 7)
-    assert (parts[7], Outcome(None, "SystemExit: gone", "in-process")) in outcomes
+    assert (parts[7], PartOutcome(None, "SystemExit: gone", "in-process")) in outcomes
     assert sorted(begun) == sorted(part.number for part, _ in outcomes)
     assert all(len(set(each)) == len(each) for each in together)
     assert max(map(len, together)) == 2

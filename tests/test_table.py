@@ -18,7 +18,7 @@ import linbet_jax as lb
 from linbet_jax.cli import main
 from linbet_jax.storage.results import RunFolderError
 from linbet_jax.sweep import table
-from linbet_jax.sweep.reading import read_run
+from linbet_jax.sweep.store import read_run
 
 EARLIER = Path(__file__).resolve().parent / "data" / "earlier_sweep"  # of earlier_sweep.toml, never to be made anew
 CELLS = [

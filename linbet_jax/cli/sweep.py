@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from linbet_jax.cli.progress import SweepReporter
-from linbet_jax.errors import InputError
 from linbet_jax.simulation import runtime
 
 if TYPE_CHECKING:
@@ -29,12 +28,12 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out or f"linbet-{Path(options.file).stem}")
     if target is None or options.dry_run:
         took = runtime.prepare(sweep.device)
-        from linbet_jax.sweep import driver, dryrun
+        from linbet_jax.sweep import driver, estimate
         from linbet_jax.sweep.executors import InProcess
 
         executor = InProcess()
         if options.dry_run:
-            print(dryrun.text(sweep, executor))
+            print(estimate.dry_run(sweep, executor))
             return 0
         reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
         summary = driver.run(sweep, out, executor=executor, reporter=reporter, keep_extra=options.keep_extra)
@@ -62,17 +61,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _target(options: argparse.Namespace) -> Target | None:
     """Where to run beside this process, from the options of the group `cluster`; None for this process."""
-    from linbet_jax.sweep.targets import Slurm, parse
+    from linbet_jax.sweep.targets import parse
 
-    target = None if options.cluster is None else parse(options.cluster)
-    names = [name for name in _SLURM if getattr(options, name) is not None]
-    if isinstance(target, type):
-        if options.queue is None:
-            raise InputError("--cluster slurm: needs --queue NAME, the partition whose jobs are the workers")
-        return Slurm(**{name: getattr(options, name) for name in names})
-    if names:
-        raise InputError(f"--{names[0]}: goes with --cluster slurm")
-    return target
+    slurm = {name: value for name in _SLURM if (value := getattr(options, name)) is not None}
+    return parse(options.cluster or "", **slurm) if options.cluster is not None or slurm else None
 
 
 _SLURM = ("queue", "account", "jobs", "cores", "memory", "walltime")

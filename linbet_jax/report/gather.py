@@ -19,8 +19,8 @@ from linbet_jax.figures.pictures import Band, GrowthLine, Line
 from linbet_jax.figures.plotting import policy_colors
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics import regret
-from linbet_jax.sweep.reading import CellFileError, CellRun
-from linbet_jax.sweep.table import Cell, Pair, Results, compare, spoiled
+from linbet_jax.sweep.store import CellFileError, Rows
+from linbet_jax.sweep.table import CellPair, LoadedCell, Results, compare, spoiled
 
 __all__ = [
     "PairedComparison",
@@ -60,9 +60,9 @@ class PolicyVariant(Line):
         rate: pulls per second over all seeds; NaN when the journal does not tell.
     """
 
-    cell: Cell
+    cell: LoadedCell
     final: regret.Summary
-    run: CellRun
+    run: Rows
     troubles: tuple[tuple[int, int], ...]
     rate: float
 
@@ -79,9 +79,9 @@ class PairedComparison:
     """
 
     best: PolicyVariant
-    pairs: tuple[tuple[PolicyVariant, Pair], ...]
+    pairs: tuple[tuple[PolicyVariant, CellPair], ...]
     ranks: tuple[regret.Rank, ...]
-    matrix: Mapping[tuple[str, str], Pair]
+    matrix: Mapping[tuple[str, str], CellPair]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Setting:
     facts: str
     variants: tuple[PolicyVariant, ...]
     shown: tuple[PolicyVariant, ...]
-    absent: tuple[Cell, ...]
+    absent: tuple[LoadedCell, ...]
     labels: Mapping[str, str]
     comparison: PairedComparison | None
 
@@ -190,7 +190,7 @@ def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
         level: coverage of the intervals, in (0, 1).
     """
     colors = policy_colors(cell.family for cell in sweep.cells)
-    cells: list[Cell] = []
+    cells: list[LoadedCell] = []
     variants: dict[str, PolicyVariant] = {}  # by cell, their labels still to come
     for cell in sweep.cells:
         marked = cell
@@ -253,13 +253,13 @@ def _text(value: Any) -> str:
 
 
 def _differing(
-    cells: Sequence[Cell], names: Iterable[str], value: Callable[[Cell, str], Any] = Cell.value
+    cells: Sequence[LoadedCell], names: Iterable[str], value: Callable[[LoadedCell, str], Any] = LoadedCell.value
 ) -> list[str]:
     """Those of the names whose values differ between the cells."""
     return [name for name in names if len({_text(value(cell, name)) for cell in cells}) > 1]
 
 
-def _named_values(cell: Cell, names: Iterable[str]) -> list[str]:
+def _named_values(cell: LoadedCell, names: Iterable[str]) -> list[str]:
     """Parameters with their values; radius_scale stands beside the policy's name."""
     return [f"{parameter_name(name)}={plain_value(cell.value(name))}" for name in names if name != "radius_scale"]
 
@@ -274,7 +274,7 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _variant(cell: Cell, run: CellRun, color: str, level: float) -> PolicyVariant:
+def _variant(cell: LoadedCell, run: Rows, color: str, level: float) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health, level=level)
     unhealthy, journey = run.health != 0, cell.journey
@@ -293,7 +293,7 @@ def _variant(cell: Cell, run: CellRun, color: str, level: float) -> PolicyVarian
     )
 
 
-def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tuple[str, str]]:
+def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> list[tuple[str, str]]:
     """(title, detail) per group; what tells groups of one set and horizon apart is in the detail."""
     firsts = [members[0] for members in groups]
     titles: dict[str, tuple[str, str]] = {}
@@ -312,7 +312,7 @@ def _titles(groups: Sequence[Sequence[Cell]], swept: Sequence[str]) -> list[tupl
     return [titles[cell.id] for cell in firsts]
 
 
-def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
+def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]:
     """A label per cell, unique among them."""
     labels: dict[str, str] = {}
     for base, twins in grouped(cells, _base_label).items():
@@ -327,7 +327,7 @@ def _labels(cells: Sequence[Cell], swept: Sequence[str]) -> dict[str, str]:
     return {key: label if counts[label] == 1 else f"{label} [{key[:6]}]" for key, label in labels.items()}
 
 
-def _base_label(cell: Cell, *, scaled: bool = True) -> str:
+def _base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
     """The policy's name, with every radius_scale but the paper's 1."""
     named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
     scale = cell.parameters.get("radius_scale")
@@ -335,7 +335,7 @@ def _base_label(cell: Cell, *, scaled: bool = True) -> str:
     return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
 
 
-def _bound_exponent(cell: Cell) -> float | None:
+def _bound_exponent(cell: LoadedCell) -> float | None:
     """Exponent of T in the policy's bound; None when it has none."""
     epsilon = cell.value("epsilon")
     known = isinstance(epsilon, (int, float)) and epsilon > 0 and cell.family in theory.BOUNDED
@@ -343,7 +343,7 @@ def _bound_exponent(cell: Cell) -> float | None:
 
 
 def _setting(
-    members: Sequence[Cell],
+    members: Sequence[LoadedCell],
     title: str,
     detail: str,
     unnamed: Mapping[str, PolicyVariant],
@@ -391,7 +391,7 @@ def _compared(shown: Sequence[PolicyVariant], level: float) -> PairedComparison 
     if len(usable) < 2:
         return None
     best = min(usable, key=_mean)
-    matrix: dict[tuple[str, str], Pair] = {}
+    matrix: dict[tuple[str, str], CellPair] = {}
     for first, second in itertools.permutations(usable, 2):
         if np.intersect1d(first.run.seeds, second.run.seeds).size:
             matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run, level=level)
@@ -437,7 +437,7 @@ def _reference(variants: Sequence[PolicyVariant], name: str) -> Any:
     return 1.0 if name == "radius_scale" and 1.0 in values else values[0] if values else None
 
 
-def _held_at(cell: Cell, held: Mapping[str, Any]) -> bool:
+def _held_at(cell: LoadedCell, held: Mapping[str, Any]) -> bool:
     """Whether the cell's parameters are these, as far as it has them."""
     return all(cell.value(name) is None or _text(cell.value(name)) == _text(value) for name, value in held.items())
 

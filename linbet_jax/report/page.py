@@ -19,7 +19,7 @@ from linbet_jax.report import tables
 from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name
 from linbet_jax.report.pictures import better
 from linbet_jax.statistics.tables import duration, interval, number
-from linbet_jax.sweep.table import Cell
+from linbet_jax.sweep.table import LoadedCell
 
 __all__ = ["page"]
 
@@ -250,7 +250,7 @@ def _times(report: SweepReport) -> Table:
     return _table("Time by policy", head, body, numbers=5, open_rows=len(body))
 
 
-def _named(setting: Setting, cell: Cell) -> str:
+def _named(setting: Setting, cell: LoadedCell) -> str:
     return f"{setting.labels[cell.id]} on {setting.name}"
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from linbet_jax.report.gather import PolicyVariant, Setting, SweepReport, parameter_name, plain_value, swept_parameters
 from linbet_jax.statistics import tables
 from linbet_jax.statistics.tables import escaped_markdown, interval, number
-from linbet_jax.sweep.table import Cell
+from linbet_jax.sweep.table import LoadedCell
 
 __all__ = ["csv_text", "headings", "latex", "markdown", "rows"]
 
 
-def rows(report: SweepReport, setting: Setting) -> list[tuple[Cell, PolicyVariant | None, list[str]]]:
+def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, PolicyVariant | None, list[str]]]:
     """A setting's rows in the order of the sweep file: (cell, its variant, the row's texts); absent cells say why."""
     variants = {variant.cell.id: variant for variant in setting.variants}
     lines = []

@@ -2,6 +2,10 @@
 
 `read` reads a sweep file, `run` computes what is missing in its folder, `status` says how far that is,
 `load` gives what it found.
+
+A cell on its way has six shapes: tables of the file (`schema.Document`), single values (`model.CellChoice`), plain data
+with an identity (`cells.PlannedCell`), some seeds of it (`executors.Part`), what became of them
+(`executors.PartOutcome`), and rows (`store.Rows`), which Parquet holds and `load` reads back.
 """
 
 from __future__ import annotations
@@ -11,45 +15,47 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from linbet_jax.sweep.cluster import Cluster
-    from linbet_jax.sweep.driver import Summary, run
-    from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
+    from linbet_jax.sweep.driver import SweepProgress, SweepSummary, run
+    from linbet_jax.sweep.executors import Executor, InProcess, Part, PartOutcome
     from linbet_jax.sweep.grid import read
     from linbet_jax.sweep.model import Sweep
     from linbet_jax.sweep.overview import Status, status
     from linbet_jax.sweep.table import load
     from linbet_jax.sweep.targets import Slurm
 
-_NAMES = {
-    "Cluster": "cluster",
-    "Executor": "executors",
-    "InProcess": "executors",
-    "Outcome": "executors",
-    "Part": "executors",
-    "Status": "overview",
-    "Summary": "driver",
-    "Sweep": "model",
-    "Slurm": "targets",
-    "load": "table",
-    "read": "grid",
-    "run": "driver",
-    "status": "overview",
-}
-
 __all__ = [
     "Cluster",
     "Executor",
     "InProcess",
-    "Outcome",
     "Part",
+    "PartOutcome",
     "Slurm",
     "Status",
-    "Summary",
     "Sweep",
+    "SweepProgress",
+    "SweepSummary",
     "load",
     "read",
     "run",
     "status",
 ]
+
+_NAMES = {
+    "Cluster": "cluster",
+    "Executor": "executors",
+    "InProcess": "executors",
+    "Part": "executors",
+    "PartOutcome": "executors",
+    "Slurm": "targets",
+    "Status": "overview",
+    "Sweep": "model",
+    "SweepProgress": "driver",
+    "SweepSummary": "driver",
+    "load": "table",
+    "read": "grid",
+    "run": "driver",
+    "status": "overview",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,19 +21,20 @@ from linbet_jax.storage import provenance
 from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins, work, worlds
 from linbet_jax.sweep.grid import CELL_KEYS
-from linbet_jax.sweep.model import CellChoice, PolicyChoice, SetChoice, Sweep
-from linbet_jax.sweep.schema import nearest, shown
+from linbet_jax.sweep.model import CellChoice, Choice, Sweep, in_words
+from linbet_jax.sweep.schema import nearest, shown, unknown_key
+from linbet_jax.sweep.table import COLUMNS
 
-__all__ = ["GPU_BLOCK", "Cell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
+__all__ = ["GPU_BLOCK", "PlannedCell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
 
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
-COLUMNS = ("cell", "set", "policy", "label", "horizon", "dtype", "seed", "pull", "regret", "payoff", "health")
+_RESERVED = (*COLUMNS, "dtype")  # what no option may be called
 _FORMAT = 1  # of the files; part of every identity
 _NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
 
 
-class Cell(NamedTuple):
+class PlannedCell(NamedTuple):
     """One policy on one set.
 
     Attributes:
@@ -60,6 +62,11 @@ class Cell(NamedTuple):
         """T."""
         return self.rounds[-1]
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Of its set and its policy in the sweep file, and its label in figures."""
+        return self.entry["set"], self.entry["policy"], self.entry["label"]
+
 
 def block_size(sweep: Sweep, platform: str) -> int:
     """Seeds per block: the file's, or the default of the kind of device.
@@ -77,7 +84,7 @@ def numerics_of(sweep: Sweep, kind: str) -> dict[str, Any]:
     return provenance.numerics(sweep.dtype, kind, (work.__name__,))
 
 
-def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]:
+def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[PlannedCell]:
     """Builds every cell of a sweep.
 
     Args:
@@ -93,108 +100,81 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Cell]
         raise InputError(
             "dtype = 'float64': needs jax.config.update('jax_enable_x64', True) first (the command line does so itself)"
         )
-    block = block_size(sweep, platform)
+    settings = {"key": sweep.key, "block_size": block_size(sweep, platform), "numerics": dict(numerics)}
     swept = _swept(sweep.cells)
     programs: dict[Hashable, int] = {}
     batches: dict[Hashable, int] = {}
     sets: dict[str, dict[str, Any]] = {}
-    found: dict[str, Cell] = {}
+    cells: dict[str, PlannedCell] = {}
     choices: dict[str, CellChoice] = {}
     for choice in sweep.cells:
         title = _title(choice, swept)
-        for name in choice.policy.options:
-            if name in COLUMNS and ":" in choice.policy.source:
-                raise InputError(
-                    f"{sweep.file}: {choice.policy.where}.{name}: an option cannot be called like a column of the"
-                    f" results ({', '.join(COLUMNS)})"
-                )
         try:
-            same = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
-            if same not in sets:
-                sets[same] = _world(choice.set, sweep)
-            spec, built = _built(choice, sets[same], sweep)
-            horizon = spec["horizon"]
+            key = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
+            if key not in sets:
+                sets[key] = _world(choice.set, sweep)
+            spec, built = _built(choice, sets[key], sweep)
             try:
-                rounds = check_rounds(horizon, sweep.records, sweep.record_at)
+                rounds = check_rounds(spec["horizon"], sweep.records, sweep.record_at)
             except ValueError as error:
                 raise InputError(f"record_at: {error}") from error
-            with _placing(choice.set.where, choice.set.values):  # a law of one's own may hold what has no hash
+            with _placing(choice.set):  # a law of one's own may hold what has no hash
                 entry = _entry(choice, spec, built, sweep)
         except InputError as error:
             raise InputError(f"{sweep.file}: cell {title}: {error}") from error
-        identity = _identity(spec, built, entry, rounds.tolist(), sweep.key, block, numerics)
-        program = program_key(
-            built.policy, built.params, built.bandit, horizon=horizon, num_records=rounds.size, dtype=sweep.dtype
-        )
-        shared = (built.policy, entry["bandit"]["instance_hash"], horizon, program)
-        cell = Cell(
+        identity = _identity(spec, built, entry, {**settings, "record_at": rounds.tolist()})
+        if identity in cells:
+            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
+        program = program_key(*built, horizon=spec["horizon"], num_records=rounds.size, dtype=sweep.dtype)
+        batch = (built.policy, entry["bandit"]["instance_hash"], spec["horizon"], program)
+        choices[identity] = choice
+        cells[identity] = PlannedCell(
             id=identity,
             title=title,
             spec={"id": identity, **spec},
             entry={"id": identity, **entry},
             rounds=tuple(rounds.tolist()),
             program=programs.setdefault(program, len(programs)),
-            batch=batches.setdefault(shared, len(batches)),
-            swept={name: v for name, v in _values(choice).items() if name in swept[_names(choice)]},
+            batch=batches.setdefault(batch, len(batches)),
+            swept={name: value for name, value in choice.values.items() if name in swept[choice.labels]},
         )
-        if identity in found:
-            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
-        found[identity], choices[identity] = cell, choice
-    return list(found.values())
+    return list(cells.values())
 
 
-def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None]]) -> str:
+def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str], Sequence[str]]) -> str:
     """A sentence on two choices of the file that are one cell."""
-    sides = [
-        each.policy.where if each.policy.where.startswith("cells[") else _title(each, swept) for each in (first, second)
-    ]
-    before, after = _values(first), _values(second)
-    unequal = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    sides = [c.policy.where if c.policy.where.startswith("cells[") else _title(c, swept) for c in (first, second)]
+    before, after = first.values, second.values
     whether = [
         f"{name} is {' or '.join(shown(side[name]) if name in side else 'not given' for side in (before, after))}"
-        for name in unequal
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
     ]
     why = f", whether {' and '.join(whether[:2])}" if whether else ""
     return f"{sides[0]} and {sides[1]} are one and the same cell{why}; leave one of them out"
 
 
-def _names(choice: CellChoice) -> tuple[str, str]:
-    return choice.set.label, choice.policy.label
-
-
-def _swept(cells: Sequence[CellChoice]) -> dict[tuple[str, str], dict[str, None]]:
+def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
     """For every set and policy, the parameters that take more than one value there, in the file's order."""
-    seen: dict[tuple[str, str], dict[str, list[Any]]] = {}
-    for choice in cells:
-        group = seen.setdefault(_names(choice), {})
-        for name, value in _values(choice).items():
-            values = group.setdefault(name, [])
-            if value not in values:
-                values.append(value)
-    found = {}
-    for names, group in seen.items():
-        varied = {name: None for name, values in group.items() if len(values) > 1}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for choice in choices:
+        groups.setdefault(choice.labels, []).append(choice.values)
+    swept = {}
+    for labels, group in groups.items():
+        varied = []
+        for name in dict.fromkeys(itertools.chain(*group)):
+            values = [cell[name] for cell in group if name in cell]
+            varied += [name] if any(value != values[0] for value in values) else []
         # Several laws differ as a whole; settings of one law differ in their parameters.
-        several_laws = len(group.get("noise.law", [])) > 1
-        dropped = [n for n in varied if (n.startswith("noise.") if several_laws else n == "noise")]
-        found[names] = {n: None for n in varied if n not in dropped}
-    return found
+        several_laws = "noise.law" in varied
+        swept[labels] = [n for n in varied if not (n.startswith("noise.") if several_laws else n == "noise")]
+    return swept
 
 
-def _values(choice: CellChoice) -> dict[str, Any]:
-    """What the file chose for a cell, by flat names: a law as a whole, and each of its parameters."""
-    flat = {}
-    for name, value in choice.values.items():
-        flat[name] = _simple(value)
-        if isinstance(value, Mapping):
-            flat |= {f"{name}.{field}": entry for field, entry in value.items()}
-    return flat
-
-
-def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Mapping[str, None]]) -> str:
-    values = _values(choice)
-    varied = [f"{name}={_short(values[name])}" for name in swept[_names(choice)] if name in values]
-    return f"{choice.set.label}/{choice.policy.label}" + (f" ({', '.join(varied)})" if varied else "")
+def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Sequence[str]]) -> str:
+    values = choice.values
+    varied = [f"{name}={_short(values[name])}" for name in swept[choice.labels] if name in values]
+    return "/".join(choice.labels) + (f" ({', '.join(varied)})" if varied else "")
 
 
 def _short(value: Any) -> str:
@@ -202,100 +182,89 @@ def _short(value: Any) -> str:
     return repr(value) if isinstance(value, float) and float(short) != value else short
 
 
-def _simple(value: Any) -> Any:
-    """A value as one entry of a table: a law as `Pareto(shape=2)`."""
-    if not isinstance(value, Mapping):
-        return value
-    name = value.get("law", "")
-    return f"{name}({', '.join(f'{k}={v}' for k, v in value.items() if k != 'law')})"
-
-
 # Building ------------------------------------------------------------------------------------------------------------
 
 
-def _world(choice: SetChoice, sweep: Sweep) -> dict[str, Any]:
+def _world(choice: Choice, sweep: Sweep) -> dict[str, Any]:
     """A set's plain data."""
     world = worlds.spec(choice, sweep.folder)
-    if ":" not in choice.source:
+    if not choice.custom:
         return world
-    with _placing(choice.where, choice.values):
+    with _placing(choice):
         work.build_bandit(world, 0)
         return worlds.with_files(world, plugins.files(world, "set", **choice.values.get("options", {})))
 
 
 def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dict[str, Any], work.Built]:
     """A cell's plain data, and what they stand for."""
+    policy = choice.policy
     horizon = HORIZONS[choice.set.source] if choice.horizon is None else choice.horizon
-    player: dict[str, Any] = {"source": choice.policy.source, "options": dict(choice.policy.options)}
+    player: dict[str, Any] = {"source": policy.source, "options": dict(policy.values)}
     spec = {"set": world, "policy": player, "horizon": horizon}
-    own = ":" in choice.policy.source
-    if own:
-        _, source = plugins.load(choice.policy.source, sweep.folder, f"{choice.policy.where}.policy")
+    if policy.custom:
+        _, source = plugins.load(policy.source, sweep.folder, f"{policy.where}.policy")
         player |= {"folder": str(sweep.folder), "digest": source}
     else:
-        player |= plugins.registered(choice.policy.source)
-    _check_options(choice.policy)
+        player |= plugins.registered(policy.source)
+    _check_options(policy)
     # The bandit alone first, so that it is clear which of the two a message is about.
-    with _placing(choice.set.where, choice.set.values):
+    with _placing(choice.set):
         bandit = work.build_bandit(world, horizon)
-    with _placing(choice.policy.where, choice.policy.options):
+    with _placing(policy):
         built = work.build(spec)
-        files = plugins.files(player, "policy", bandit, horizon=horizon, **choice.policy.options) if own else {}
+        files = plugins.files(player, "policy", bandit, horizon=horizon, **policy.values) if policy.custom else {}
         if files:
             player["files"] = files
             built = work.build(spec)
-        check_params(built.policy, built.params, built.bandit, horizon, sweep.dtype)
+        check_params(*built, horizon, sweep.dtype)
     return spec, built
 
 
 @contextlib.contextmanager
-def _placing(where: str, values: Mapping[str, Any]) -> Iterator[None]:
-    """What checks refuse in the block becomes a message that begins with the field."""
+def _placing(choice: Choice) -> Iterator[None]:
+    """What checks refuse in the block becomes a message behind the path of the field that it is about."""
     try:
         yield
     except InputError:
         raise
     except (Exception, SystemExit) as error:  # a function of one's own may raise anything
-        raise InputError(_placed(where, values, error)) from error
+        text = str(error) or type(error).__name__
+        field = text.replace("=", " ").split(" ", 1)[0]
+        field = _NAMES_HERE.get(field, field)
+        if not isinstance(error, ValueError):
+            text = f"{type(error).__name__}: {text}"
+        where = f"{choice.where}.{field}" if field in choice.values else choice.where
+        raise InputError(f"{where}: {text}") from error
 
 
-def _check_options(choice: PolicyChoice) -> None:
-    if ":" in choice.source:
-        if "horizon" in choice.options:
-            raise InputError(f"{choice.where}.horizon: is given by the sweep; choose another name for this option")
+def _check_options(policy: Choice) -> None:
+    if policy.custom:
+        for name in policy.values:
+            if name in _RESERVED:
+                reason = f"an option cannot be called like a column of the results ({', '.join(_RESERVED)})"
+                raise InputError(f"{policy.where}.{name}: {reason}")
         return
-    if choice.source not in policies.names():
+    if policy.source not in policies.names():
         known = [*policies.names(), "module:function"]
-        raise InputError(f"{choice.where}.policy = {choice.source!r}: no such policy{nearest(choice.source, known)}")
-    beside = CELL_KEYS if choice.where.startswith("cells[") else ("policy", "sets")
-    known = list(dict.fromkeys([*beside, *_COMMON, *policies.options(choice.source)]))
-    for name, value in choice.options.items():
+        raise InputError(f"{policy.where}.policy = {policy.source!r}: no such policy{nearest(policy.source, known)}")
+    beside = CELL_KEYS if policy.where.startswith("cells[") else ("policy", "sets")
+    known = list(dict.fromkeys([*beside, *_COMMON, *policies.options(policy.source)]))
+    for name, value in policy.values.items():
         if name not in known:
-            raise InputError(f"{choice.where}.{name}: unknown key{nearest(name, known)}")
+            raise InputError(unknown_key(f"{policy.where}.{name}", name, known))
         if isinstance(value, (dict, list)):
-            raise InputError(f"{choice.where}.{name} = {shown(value)}: must be a single value, or a list of such")
-
-
-def _placed(where: str, values: Mapping[str, Any], error: BaseException) -> str:
-    """A check's message behind the path of the field that it is about, where it begins with one."""
-    text = str(error) or type(error).__name__
-    field = text.replace("=", " ").split(" ", 1)[0]
-    field = _NAMES_HERE.get(field, field)
-    if not isinstance(error, ValueError):
-        text = f"{type(error).__name__}: {text}"
-    return f"{where}.{field}: {text}" if field in values else f"{where}: {text}"
+            raise InputError(f"{policy.where}.{name} = {shown(value)}: must be a single value, or a list of such")
 
 
 def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep: Sweep) -> dict[str, Any]:
     """The manifest's entry: names, options, parameters and the bandit's constants."""
-    bandit, own = built.bandit, choice.policy.source == choice.policy.label
+    bandit, label = built.bandit, choice.policy.label
     options, parameters = _described(choice.policy, built.params)
-    given = choice.set.values["options"] if ":" in choice.set.source and choice.set.values else choice.set.values
-    values = {name: _simple(v) for name, v in given.items() if name not in ("arms", "theta_star")}
+    set_values = choice.set.values.get("options", {}) if choice.set.custom else choice.set.values
     return {
         "set": choice.set.label,
-        "policy": choice.policy.label,
-        "label": policy_label(choice.policy.label) if own else choice.policy.label,
+        "policy": label,
+        "label": policy_label(label) if choice.policy.source == label else label,
         "source": {
             "set": choice.set.source,
             "policy": choice.policy.source,
@@ -306,7 +275,7 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
         "dtype": sweep.dtype,
         "options": options,
         "parameters": parameters,
-        "set_options": values,
+        "set_options": {n: in_words(v) for n, v in set_values.items() if n not in ("arms", "theta_star")},
         "bandit": {
             "K": bandit.num_arms,
             "d": bandit.dim,
@@ -317,13 +286,13 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
     }
 
 
-def _described(choice: PolicyChoice, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _described(policy: Choice, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A policy's options that shape it, and its numbers: (options, parameters)."""
     fields = params._asdict() if hasattr(params, "_asdict") else params if isinstance(params, Mapping) else {}
     parameters = {str(n): _listed(value) for n, value in fields.items() if n != "horizon" and _is_numeric(value)}
-    if ":" in choice.source:
-        return dict(choice.options), parameters
-    options = {**policies.options(choice.source), **choice.options}
+    if policy.custom:
+        return dict(policy.values), parameters
+    options = {**policies.options(policy.source), **policy.values}
     common = {name: options.pop(name, default) for name, default in _COMMON.items()}
     return {n: v for n, v in options.items() if n not in parameters and v is not None}, {**common, **parameters}
 
@@ -339,15 +308,8 @@ def _listed(value: Any) -> Any:
     return array.tolist() if np.all(np.isfinite(array)) else None
 
 
-def _identity(
-    spec: Mapping[str, Any],
-    built: work.Built,
-    entry: Mapping[str, Any],
-    rounds: list[int],
-    key: int,
-    block: int,
-    numerics: Mapping[str, Any],
-) -> str:
+def _identity(spec: Mapping[str, Any], built: work.Built, entry: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Hash of all that decides a cell's numbers; its names, and what runs beside it, do not."""
     leaves = [(str(np.asarray(leaf).dtype), np.asarray(leaf).tolist()) for leaf in jax.tree.leaves(built.params)]
     return digest(
         {
@@ -358,15 +320,12 @@ def _identity(
             "common": {name: entry["parameters"].get(name) for name in _COMMON},
             "params": leaves,
             "horizon": spec["horizon"],
-            "record_at": rounds,
-            "key": key,
-            "block_size": block,
-            "numerics": dict(numerics),
+            **settings,
         }
     )[:32]
 
 
-def entries(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
+def entries(cells: Sequence[PlannedCell], seeds: int) -> list[dict[str, Any]]:
     """The manifest's list of cells."""
     return [
         {**c.entry, "title": c.title, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None}
@@ -374,6 +333,6 @@ def entries(cells: Sequence[Cell], seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-def swept_names(cells: Sequence[Cell]) -> list[str]:
+def swept_names(cells: Sequence[PlannedCell]) -> list[str]:
     """Names of the parameters that take more than one value, in the order of the file."""
     return list(dict.fromkeys(name for cell in cells for name in cell.swept))

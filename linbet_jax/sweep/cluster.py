@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.sweep import launch, targets, worker
-from linbet_jax.sweep.executors import Advance, Outcome, Part, Wanted
+from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
 
 __all__ = ["Cluster"]
 
@@ -53,10 +53,7 @@ class Cluster:
         self, target: str | targets.Target, *, device: str = "auto", say: Callable[[str], None] | None = None
     ) -> None:
         """Checks the target; nothing is started before entering."""
-        found = targets.parse(target) if isinstance(target, str) else target
-        if isinstance(found, type):
-            raise InputError("--cluster slurm: needs a queue, --queue NAME")
-        self._target: targets.Target = found
+        self._target = targets.parse(target) if isinstance(target, str) else target
         self._device = device
         self._say = say or (lambda line: None)
         self._stack = contextlib.ExitStack()
@@ -89,20 +86,21 @@ class Cluster:
         self._check_versions(there)
         names = {address: str(info["name"]) for address, info in there.items()}
         most = self._target.cores if isinstance(self._target, targets.Slurm) else None
-        places = _places({names[address]: found for address, found in self._ask(worker.where, there).items()}, most)
+        hosts = self._ask(worker.where, there)
+        places = _places({names[address]: answer for address, answer in hosts.items()}, most)
         wanted = {name: value for name, value in worker.numbers("").items() if name != "device_kind"}
-        setup = worker.Setup(self.platform, places, 1, wanted)
-        found = self._ask(worker.prepare, there, setup)
-        for address, facts in found.items():
+        setup = worker.WorkerSetup(self.platform, places, 1, wanted)
+        prepared = self._ask(worker.prepare, there, setup)
+        for address, facts in prepared.items():
             if facts["differences"]:
                 unequal = "; ".join(facts["differences"])
                 raise InputError(f"--cluster: the worker {names[address]} would give other numbers: {unequal}")
-        kinds = collections.Counter(facts["kind"] for facts in found.values())
+        kinds = collections.Counter(facts["kind"] for facts in prepared.values())
         if len(kinds) > 1:
             words = ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
             raise InputError(f"--cluster: the workers have different devices ({words}): numbers would depend on luck")
         self.kind: str = next(iter(kinds))
-        self.lanes = min(facts["lanes"] for facts in found.values())
+        self.lanes = min(facts["lanes"] for facts in prepared.values())
         self.workers = self._target.jobs if isinstance(self._target, targets.Slurm) else len(there)
         self.devices = f"{self.kind} x{self.lanes} in each of {self.workers} workers"
         self._setup = setup._replace(lanes=self.lanes, numbers={**wanted, "device_kind": self.kind})
@@ -116,19 +114,18 @@ class Cluster:
         }
 
     def _check_versions(self, there: Iterable[str]) -> None:
-        found = self._client.get_versions(packages=["jax", "jaxlib"])
-        if silent := [address for address in there if not found["workers"].get(address)]:
+        answers = self._client.get_versions(packages=["jax", "jaxlib"])
+        if silent := [address for address in there if not answers["workers"].get(address)]:
             raise InputError(f"--cluster: the worker {silent[0]} does not answer")
-        own = _packages(found["client"])
-        others = {"scheduler": found["scheduler"], **{f"worker {a}": found["workers"][a] for a in there}}
+        here = _packages(answers["client"])
+        others = {"scheduler": answers["scheduler"], **{f"worker {a}": answers["workers"][a] for a in there}}
         unequal = []
         for name, versions in others.items():
             packages = _packages(versions)
-            wanted = _EQUAL if name != "scheduler" else _EQUAL[1:5]
             unequal += [
-                f"{package} is {packages.get(package)} at the {name}, {own[package]} here"
-                for package in wanted
-                if packages.get(package) != own[package]
+                f"{package} is {packages.get(package)} at the {name}, {here[package]} here"
+                for package in (_EQUAL if name != "scheduler" else _EQUAL[1:5])
+                if packages.get(package) != here[package]
             ]
         if unequal:
             more = f" and {len(unequal) - 3} more" if unequal[3:] else ""
@@ -136,16 +133,16 @@ class Cluster:
 
     def _ask(self, function: Callable[..., Any], there: Iterable[str], *arguments: Any) -> dict[str, Any]:
         """What a function of `worker` says in every worker."""
-        found: dict[str, Any] = self._client.run(function, *arguments, workers=list(there), on_error="return")
-        for address, answer in found.items():
+        answers: dict[str, Any] = self._client.run(function, *arguments, workers=list(there), on_error="return")
+        for address, answer in answers.items():
             if isinstance(answer, BaseException):
-                reason = answer if isinstance(answer, InputError) else f"{type(answer).__name__}: {answer}"
+                reason = answer if isinstance(answer, InputError) else named(answer)
                 raise InputError(f"--cluster: the worker {address} cannot compute: {reason}") from answer
-        return found
+        return answers
 
     # The parts -------------------------------------------------------------------------------------------------------
 
-    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, PartOutcome]]:
         """See `executors.Executor`.
 
         Raises:
@@ -155,12 +152,12 @@ class Cluster:
         waiting, suspects = collections.deque(_spread(parts)), collections.deque[Part]()
         running: dict[str, tuple[Part, Any]] = {}
         finished: queue.SimpleQueue[str] = queue.SimpleQueue()
-        crew, run = _Crew(), secrets.token_hex(4)
+        workers, run = self._watch(), secrets.token_hex(4)
         try:
             while waiting or running or suspects:
-                self._look(crew)
+                there = next(workers)
                 alone = not waiting  # then suspects, one at a time
-                source, room = (suspects, 1) if alone else (waiting, WINDOW * len(crew.there))
+                source, room = (suspects, 1) if alone else (waiting, WINDOW * len(there))
                 while source and len(running) < room:
                     part = source.popleft()
                     if not wanted(part):
@@ -197,7 +194,7 @@ class Cluster:
             pure=False,
         )
 
-    def _outcome(self, future: Any) -> Outcome:
+    def _outcome(self, future: Any) -> PartOutcome:
         """What became of a part.
 
         Raises:
@@ -210,36 +207,42 @@ class Cluster:
             error = future.exception(timeout=_GATHER_SECONDS)
             if isinstance(error, KilledWorker):
                 last = str(getattr(error.last_worker, "address", error.last_worker))
-                return Outcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
-            return Outcome(None, f"{type(error).__name__}: {error}", self.name)
+                return PartOutcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
+            return PartOutcome(None, named(error), self.name)
         if future.status != "finished":
             raise self._lost()
         try:
-            found: Mapping[str, Any] = future.result(timeout=_GATHER_SECONDS)
+            answer: Mapping[str, Any] = future.result(timeout=_GATHER_SECONDS)
         except Exception as error:  # it ended well there, so that only the way here can have failed
             raise self._lost() from error
-        if "refused" in found:
-            raise InputError(f"--cluster: the worker {found['worker']} came later and cannot join: {found['refused']}")
-        return Outcome(found["result"], None, found["worker"])
+        if "refused" in answer:
+            name, reason = answer["worker"], answer["refused"]
+            raise InputError(f"--cluster: the worker {name} came later and cannot join: {reason}")
+        return PartOutcome(answer["result"], None, answer["worker"])
 
-    def _look(self, crew: _Crew) -> None:
-        """Takes in, once a second, which workers there are.
+    def _watch(self) -> Iterator[set[str]]:
+        """Addresses of the workers, for ever; looked up once a second, when those that are gone are told.
 
         Raises:
             ConnectionError: the scheduler is gone, or there has been no worker for a minute.
         """
-        if not crew.due():
-            return
-        if self._client.status != "running":
-            raise self._lost()
-        try:
-            there = set(self._there())
-        except Exception as error:  # of the way to the scheduler
-            raise self._lost() from error
-        for address in crew.update(there):
-            self._say(f"worker {address} is gone; its parts are run elsewhere")
-        if crew.alone() > _ALONE_SECONDS:
-            raise ConnectionError(f"{self._place()} has had no worker for {_ALONE_SECONDS:.0f} s")
+        there: set[str] = set()
+        looked, seen = float("-inf"), time.monotonic()  # the last look, and the last one that met a worker
+        while True:
+            if time.monotonic() - looked >= _TICK_SECONDS:
+                if self._client.status != "running":
+                    raise self._lost()
+                try:
+                    present = set(self._there())
+                except Exception as error:  # of the way to the scheduler
+                    raise self._lost() from error
+                for address in sorted(there - present):
+                    self._say(f"worker {address} is gone; its parts are run elsewhere")
+                there, looked = present, time.monotonic()
+                seen = looked if there else seen
+                if looked - seen > _ALONE_SECONDS:
+                    raise ConnectionError(f"{self._place()} has had no worker for {_ALONE_SECONDS:.0f} s")
+            yield there
 
     def _place(self) -> str:
         target = self._target
@@ -249,51 +252,23 @@ class Cluster:
         return ConnectionError(f"lost the scheduler of {self._place()}")
 
 
-class _Crew:
-    """The workers that there are.
-
-    Attributes:
-        there: their addresses.
-    """
-
-    def __init__(self) -> None:
-        self.there: set[str] = set()
-        self._looked, self._seen = float("-inf"), time.monotonic()
-
-    def due(self) -> bool:
-        """Whether the last update is a second ago."""
-        return time.monotonic() - self._looked >= _TICK_SECONDS
-
-    def update(self, there: set[str]) -> list[str]:
-        """Takes in who is there; returns who no longer is."""
-        gone = sorted(self.there - there)
-        self.there, self._looked = there, time.monotonic()
-        if there:
-            self._seen = self._looked
-        return gone
-
-    def alone(self) -> float:
-        """Seconds since there was a worker."""
-        return time.monotonic() - self._seen
-
-
 def _spread(parts: Sequence[Part]) -> list[Part]:
     """One part of every program, then a second of each, and so on.
 
     Workers then compile different programs at a time, and find those of the others in the compile cache.
     """
-    seen = collections.Counter[int]()
+    counts = collections.Counter[int]()
     ranks = {}
     for part in parts:
-        ranks[part.number] = seen[part.program]
-        seen[part.program] += 1
+        ranks[part.number] = counts[part.program]
+        counts[part.program] += 1
     return sorted(parts, key=lambda part: ranks[part.number])
 
 
-def _places(found: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:
+def _places(hosts: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:
     """Cores of each worker by its name, at most so many: workers that share the same cores of a host divide them."""
     groups: dict[tuple[Any, ...], list[str]] = {}
-    for name, facts in found.items():
+    for name, facts in hosts.items():
         groups.setdefault((facts["host"], *facts["cores"]), []).append(name)
     places = {}
     for (_, *cores), names in groups.items():
@@ -304,7 +279,7 @@ def _places(found: Mapping[str, Mapping[str, Any]], most: int | None = None) -> 
     return places
 
 
-def _packages(found: Mapping[str, Any]) -> dict[str, Any]:
+def _packages(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Versions by package, Python's without its last number."""
-    versions = dict(found.get("packages") or {})
+    versions = dict(answer.get("packages") or {})
     return {**versions, "python": ".".join(str(versions.get("python")).split(".")[:2])}

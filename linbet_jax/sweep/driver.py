@@ -6,32 +6,33 @@ import contextlib
 import dataclasses
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from linbet_jax.errors import named
 from linbet_jax.statistics.tables import number
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import MANIFEST, RunFolder, RunFolderError, differences, digest
-from linbet_jax.sweep.cells import Cell, block_size, entries, numerics_of, plan, swept_names
-from linbet_jax.sweep.estimate import COMPILE_SECONDS, cell_microseconds
-from linbet_jax.sweep.executors import Executor, InProcess, Outcome, Part
+from linbet_jax.sweep.cells import PlannedCell, block_size, entries, numerics_of, plan, swept_names
+from linbet_jax.sweep.estimate import COMPILE_SECONDS, seed_seconds
+from linbet_jax.sweep.executors import Executor, InProcess, Part, PartOutcome
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
-from linbet_jax.sweep.reading import listed_cells
-from linbet_jax.sweep.store import Rows, Store, merged_facts
+from linbet_jax.sweep.overview import listed_cells
+from linbet_jax.sweep.store import FACTS, Piece, Rows, Store, merged_facts
 
-__all__ = ["Reporter", "Summary", "check", "run"]
+__all__ = ["SweepProgress", "SweepSummary", "check", "run"]
 
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
 _SHOWN = 6  # differences that a refusal names
 
 
-class Reporter(Protocol):
+class SweepProgress(Protocol):
     """Where progress goes; called from several threads."""
 
     def say(self, line: str) -> None:
@@ -51,28 +52,20 @@ class Reporter(Protocol):
 
 
 class _Silent:
-    """The reporter of those who want none."""
+    """The progress of a run that nobody watches."""
 
-    def say(self, line: str) -> None:
+    def say(self, *_: Any, **__: Any) -> None:
         """Nothing."""
 
-    def describe(self, description: str) -> None:
-        """Nothing."""
+    describe = pulls = cell = say
 
-    @contextlib.contextmanager
-    def cells(self, total: int, done: int, seconds: float) -> Iterator[None]:
-        """Nothing."""
-        yield
-
-    def pulls(self, seed_pulls: int, seconds: float) -> None:
-        """Nothing."""
-
-    def cell(self, line: str, *, compiling: float) -> None:
-        """Nothing."""
+    def cells(self, *_: Any, **__: Any) -> AbstractContextManager[None]:
+        """A context without effect."""
+        return contextlib.nullcontext()
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class SweepSummary:
     """How a run of a sweep ended.
 
     Attributes:
@@ -97,9 +90,9 @@ def run(
     out: Path | str,
     *,
     executor: Executor | None = None,
-    reporter: Reporter | None = None,
+    reporter: SweepProgress | None = None,
     keep_extra: bool = False,
-) -> Summary:
+) -> SweepSummary:
     """Computes what is missing of a sweep and puts it into its folder; a killed run carries on here.
 
     Args:
@@ -115,39 +108,39 @@ def run(
             does not list. Nothing is changed then.
         OSError: a file cannot be written (a full disk); every file that was finished before is whole.
     """
-    computes = InProcess() if executor is None else executor
-    tells: Reporter = _Silent() if reporter is None else reporter
-    numerics = numerics_of(sweep, computes.kind)
-    cells = plan(sweep, numerics, computes.platform)
-    block = block_size(sweep, computes.platform)
+    executor = InProcess() if executor is None else executor
+    progress: SweepProgress = _Silent() if reporter is None else reporter
+    numerics = numerics_of(sweep, executor.kind)
+    cells = plan(sweep, numerics, executor.platform)
     config = {
         "kind": "sweep",
         "key": sweep.key,
         "records": sweep.records if sweep.record_at is None else list(sweep.record_at),
-        "block_size": block,
+        "block_size": block_size(sweep, executor.platform),
         "identity": digest(sorted(cell.id for cell in cells))[:32],
     }
 
     def compare(manifest: Mapping[str, Any]) -> list[str]:
-        found = _differences(manifest, config, numerics, cells, sweep.seeds)
-        extra = [] if found or keep_extra else _extra(Path(out), manifest, cells)
-        if extra:
+        different = _differences(manifest, config, numerics, cells, sweep.seeds)
+        if different or keep_extra:
+            return different
+        if extra := _extra(Path(out), manifest, cells):
             count = f"{len(extra)} cell{'s' * (len(extra) != 1)}"
             raise RunFolderError(
                 f"{out} holds {count} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
                 "keep them with --keep-extra (keep_extra=True), or choose another folder"
             )
-        return found
+        return []
 
     with RunFolder(out, config, compare=compare) as folder:
         extra = _extra(folder.path, folder.manifest, cells)
         swept = [*swept_names(cells), *(name for entry in extra for name in entry.get("swept") or ())]
-        store, journal = Store(folder.path), Journal(folder.path)
+        journal = Journal(folder.path)
         folder.update_manifest(
             status="running",
             name=sweep.name,
             seeds=sweep.seeds,
-            environment=provenance.environment(computes.devices),
+            environment=provenance.environment(executor.devices),
             numerics=numerics,
             git=_git(),
             sweep_file=sweep.text,
@@ -155,13 +148,12 @@ def run(
             swept=list(dict.fromkeys(swept)),
             cells=[*entries(cells, sweep.seeds), *extra],
         )
-        work = _Run(sweep, cells, store, journal, computes, tells, block)
         try:
-            summary = work.finish()
+            summary = _Run(sweep, cells, folder.path, journal, executor, progress).finish()
         except BaseException as error:
             # Where the disk is full this cannot be written either, and what is there stays as it is.
             with contextlib.suppress(OSError):
-                journal.write("interrupted", error=f"{type(error).__name__}: {error}")
+                journal.write("interrupted", error=named(error))
                 folder.update_manifest(status="interrupted")
             raise
         finally:
@@ -182,35 +174,29 @@ def check(sweep: Sweep) -> None:
 # What is there and what is missing -----------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass
 class _State:
-    """One cell on its way: pieces of it that are there, by their seeds.
+    """One cell on its way.
 
     Attributes:
         cell: which.
-        pieces: files and rows with (start, stop) and facts, in order, without overlaps.
-        stale: the file is whole but carries names that the sweep file has changed since.
+        pieces: what is there of it, in the order of the seeds, without overlaps.
         error: what it failed with.
     """
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
-        self.pieces: list[tuple[int, int, Path | Rows, dict[str, Any]]] = []
-        self.stale = False
-        self.error: str | None = None
-        self.unhealthy = 0
+    cell: PlannedCell
+    pieces: list[Piece] = dataclasses.field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def unhealthy(self) -> int:
+        """Seeds that met something non-finite, of those that are there."""
+        return sum(piece.unhealthy for piece in self.pieces)
 
     def gaps(self, seeds: int) -> list[tuple[int, int]]:
         """Ranges of seeds that are missing."""
-        found, place = [], 0
-        for start, stop, *_ in self.pieces:
-            found += [(place, start)] if start > place else []
-            place = stop
-        return [*found, (place, seeds)] if place < seeds else found
-
-    def add(self, start: int, stop: int, piece: Path | Rows, facts: dict[str, Any]) -> None:
-        """Another piece."""
-        self.pieces.append((start, stop, piece, facts))
-        self.pieces.sort(key=lambda each: each[0])
+        bounds = [0, *(bound for piece in self.pieces for bound in (piece.start, piece.stop)), seeds]
+        return [(start, stop) for start, stop in zip(bounds[::2], bounds[1::2], strict=True) if start < stop]
 
 
 class _Run:
@@ -219,46 +205,40 @@ class _Run:
     def __init__(
         self,
         sweep: Sweep,
-        cells: Sequence[Cell],
-        store: Store,
+        cells: Sequence[PlannedCell],
+        folder: Path,
         journal: Journal,
         executor: Executor,
-        reporter: Reporter,
-        block: int,
+        progress: SweepProgress,
     ) -> None:
-        self._sweep, self._store, self._journal, self._block = sweep, store, journal, block
-        self._executor, self._reporter = executor, reporter
+        self._sweep, self._store, self._journal = sweep, Store(folder), journal
+        self._executor, self._progress = executor, progress
+        self._block = block_size(sweep, executor.platform)
         self._states = {cell.id: _State(cell) for cell in cells}
         self._done = 0
-        self._compiling = 0.0
+        self._compiling = 0.0  # seconds since the last report
         self._computed = 0
         self._lock = threading.Lock()
-        self._advanced: dict[int, int] = {}
-        self._charges: dict[int, float] = {}  # estimated seconds of one core of every part, compiling among them
+        self._advanced: dict[int, int] = {}  # seed-pulls of every part that has begun
 
-    def finish(self) -> Summary:
+    def finish(self) -> SweepSummary:
         """Computes what is missing."""
         for state in self._states.values():
             self._take_stock(state)
         for name in self._store.damaged:
-            self._reporter.say(f"damaged: {name} is computed again")
+            self._progress.say(f"damaged: {name} is computed again")
         if self._done:
-            self._reporter.say(f"{self._done} of {len(self._states)} cells are done already")
+            self._progress.say(f"{self._done} of {len(self._states)} cells are done already")
         parts = self._parts()
         if parts:
             self._journal.write("begun", cells=len(self._states), seed_pulls=sum(part.pulls for part in parts))
-        first = {part.program: part.number for part in reversed(parts)}  # the part that compiles it
-        self._charges = {
-            part.number: part.cost + COMPILE_SECONDS * self._executor.lanes * (first[part.program] == part.number)
-            for part in parts
-        }
-        with self._reporter.cells(len(self._states), self._done, sum(self._charges.values())):
-            running = self._executor.run(parts, wanted=self._wanted, advance=self._advance)
-            with contextlib.closing(running) as outcomes:  # type: ignore[type-var]
+        with self._progress.cells(len(self._states), self._done, sum(part.cost for part in parts)):
+            outcomes = self._executor.run(parts, wanted=self._wanted, advance=self._advance)
+            with contextlib.closing(outcomes):  # type: ignore[type-var]
                 for part, outcome in outcomes:
                     self._keep(part, outcome)
         states = self._states.values()
-        return Summary(
+        return SweepSummary(
             folder=self._store.folder.parent,
             cells=len(states),
             computed=self._computed,
@@ -269,66 +249,57 @@ class _Run:
     def _take_stock(self, state: _State) -> None:
         """Looks at the cell's files; a cell whose pieces are all there is put together at once."""
         cell, seeds = state.cell, self._sweep.seeds
-        names = (cell.entry["set"], cell.entry["policy"], cell.entry["label"])
-        for path, header in self._store.verified(cell.id, cell.rounds):
-            if header.stop <= seeds and all(header.start >= stop for _, stop, *_ in state.pieces):
-                state.add(header.start, header.stop, path, header.facts)
-                state.unhealthy += header.unhealthy
-                state.stale = state.stale or header.names != names
+        for piece in self._store.verified(cell.id, cell.rounds):
+            if piece.stop <= seeds and all(piece.start >= other.stop for other in state.pieces):
+                state.pieces.append(piece)
         if state.gaps(seeds):
             return
         self._done += 1
-        if state.stale or [each[2] for each in state.pieces] != [self._store.cell_path(cell.id)]:
+        whole = [piece.rows for piece in state.pieces] == [self._store.cell_path(cell.id)]
+        if not whole or state.pieces[0].names != cell.names:  # the sweep file has changed the names since
             self._write(state)
         self._store.drop_parts(cell.id)
 
     def _write(self, state: _State) -> None:
-        facts = merged_facts([facts for *_, facts in state.pieces])
-        pieces = [piece for _, _, piece, _ in state.pieces]
-        path = self._store.write_cell(state.cell.entry, self._sweep.seeds, pieces, facts)
-        state.pieces = [(0, self._sweep.seeds, path, facts)]
+        """Writes a cell whose pieces are all there."""
+        facts, seeds, cell = merged_facts([piece.facts for piece in state.pieces]), self._sweep.seeds, state.cell
+        path = self._store.write_cell(cell.entry, seeds, [piece.rows for piece in state.pieces], facts)
+        state.pieces = [Piece(0, seeds, state.unhealthy, cell.names, facts, path)]
 
     # Cutting the work ------------------------------------------------------------------------------------------------
 
     def _parts(self) -> list[Part]:
         """Everything that is missing, cut and bundled, in the order of the cells."""
-        unit = self._block * self._executor.lanes
-        total = sum(
-            (stop - start) * self._cost(state.cell)
-            for state in self._states.values()
-            for start, stop in state.gaps(self._sweep.seeds)
-        )
-        longest = PART_SECONDS * self._executor.lanes
-        if self._executor.workers > 1:  # every worker should have two parts at least, where the work allows it
-            longest = min(longest, total / (2 * self._executor.workers))
-        bundles: dict[tuple[int, int, int], list[list[Cell]]] = {}
-        ranges: list[tuple[list[Cell], int, int]] = []
-        for state in self._states.values():
-            cell = state.cell
-            most = min(PART_BYTES / (16 * len(cell.rounds)), longest / self._cost(cell))
+        seeds, lanes, workers = self._sweep.seeds, self._executor.lanes, self._executor.workers
+        unit = self._block * lanes
+        gaps = [(state.cell, *gap) for state in self._states.values() for gap in state.gaps(seeds)]
+        longest = PART_SECONDS * lanes
+        if workers > 1:  # every worker should have two parts at least, where the work allows it
+            total = sum((stop - start) * seed_seconds(cell.entry) for cell, start, stop in gaps)
+            longest = min(longest, total / (2 * workers))
+        bundles: dict[tuple[int, int, int], list[PlannedCell]] = {}  # the last one of a batch and its seeds
+        ranges: list[tuple[list[PlannedCell], int, int]] = []
+        for cell, gap_start, gap_stop in gaps:
+            most = min(PART_BYTES / (16 * len(cell.rounds)), longest / seed_seconds(cell.entry))
             size = max(1, int(most) // unit) * unit
-            for gap_start, gap_stop in state.gaps(self._sweep.seeds):
-                for start in range(gap_start, gap_stop, size):
-                    stop = min(start + size, gap_stop)
-                    # Settings of one program fill each other's blocks; a part that fills its own gains nothing.
-                    open_bundles = bundles.setdefault((cell.batch, start, stop), [])
-                    fits = (
-                        (stop - start) % unit != 0
-                        and open_bundles
-                        and (len(open_bundles[-1]) + 1) * (stop - start) <= size
-                    )
-                    if fits:
-                        open_bundles[-1].append(cell)
-                    else:
-                        open_bundles.append([cell])
-                        ranges.append((open_bundles[-1], start, stop))
-        return [self._part(number, *each) for number, each in enumerate(ranges)]
+            for start in range(gap_start, gap_stop, size):
+                stop = min(start + size, gap_stop)
+                bundle = bundles.get((cell.batch, start, stop), [])
+                # Settings of one program fill each other's blocks; a part that fills its own gains nothing.
+                if bundle and (stop - start) % unit != 0 and (len(bundle) + 1) * (stop - start) <= size:
+                    bundle.append(cell)
+                else:
+                    bundles[cell.batch, start, stop] = [cell]
+                    ranges.append((bundles[cell.batch, start, stop], start, stop))
+        parts: list[Part] = []
+        programs: set[int] = set()
+        for cells, start, stop in ranges:
+            parts.append(self._part(len(parts), cells, start, stop, compiles=cells[0].program not in programs))
+            programs.add(cells[0].program)
+        return parts
 
-    def _cost(self, cell: Cell) -> float:
-        """Estimated seconds of one core for one seed."""
-        return cell_microseconds(cell.entry) * cell.horizon * 1e-6
-
-    def _part(self, number: int, cells: list[Cell], start: int, stop: int) -> Part:
+    def _part(self, number: int, cells: Sequence[PlannedCell], start: int, stop: int, *, compiles: bool) -> Part:
+        running = (stop - start) * sum(seed_seconds(cell.entry) for cell in cells)
         spec = {
             "cells": [cell.spec for cell in cells],
             "start": start,
@@ -345,7 +316,7 @@ class _Run:
             titles=tuple(cell.title for cell in cells),
             program=cells[0].program,
             pulls=(stop - start) * sum(cell.horizon for cell in cells),
-            cost=(stop - start) * sum(self._cost(cell) for cell in cells),
+            cost=running + COMPILE_SECONDS * self._executor.lanes * compiles,
         )
 
     # While it runs ---------------------------------------------------------------------------------------------------
@@ -353,62 +324,53 @@ class _Run:
     def _wanted(self, part: Part) -> bool:
         return any(self._states[cell].error is None for cell in part.cells)
 
-    def _advance(self, part: Part, pulls: int) -> None:
+    def _advance(self, part: Part, done: int) -> None:
         with self._lock:
             if part.number not in self._advanced:
-                self._advanced[part.number] = 0
                 for cell in part.cells:
                     self._journal.write("started", cell, seeds=[part.spec["start"], part.spec["stop"]])
-                self._reporter.describe(
-                    part.titles[0] + (f" and {len(part.titles) - 1} more" if part.titles[1:] else "")
-                )
-            self._advanced[part.number] += pulls
+                others = f" and {len(part.titles) - 1} more" if part.titles[1:] else ""
+                self._progress.describe(part.titles[0] + others)
+            pulls = done - self._advanced.get(part.number, 0)
+            self._advanced[part.number] = done
         if pulls:
-            self._reporter.pulls(pulls, self._charges[part.number] * pulls / part.pulls)
+            self._progress.pulls(pulls, part.cost * pulls / part.pulls)
 
-    def _keep(self, part: Part, outcome: Outcome) -> None:
+    def _keep(self, part: Part, outcome: PartOutcome) -> None:
         """Stores what a part gave, and reports every cell that is finished with it."""
         if outcome.result is None:
             for cell in part.cells:
                 self._fail(self._states[cell], outcome.error or "lost", outcome.worker)
             return
-        rest = part.pulls - self._advanced.get(part.number, 0)
-        self._advance(part, rest)
+        self._advance(part, part.pulls)
         self._computed += part.pulls
         self._compiling += outcome.result["compile_seconds"]
-        share = 1.0 / len(part.cells)
-        for cell, found in outcome.result["cells"].items():
+        times = {name: round(outcome.result[name] / len(part.cells), 4) for name in ("run_seconds", "compile_seconds")}
+        for cell, result in outcome.result["cells"].items():
             state = self._states[cell]
-            if "error" in found:
-                self._fail(state, found["error"], outcome.worker)
-                continue
-            if state.error is not None:
-                continue
-            rows = Rows(part.spec["start"], *(found[name] for name in ("rounds", "regret", "payoff", "health")))
-            times = {
-                "seed_pulls": rows.health.size * state.cell.horizon,
-                "run_seconds": round(outcome.result["run_seconds"] * share, 4),
-                "compile_seconds": round(outcome.result["compile_seconds"] * share, 4),
-                "worker": outcome.worker,
-            }
-            self._add(state, rows, found, times)
+            if "error" in result:
+                self._fail(state, result["error"], outcome.worker)
+            elif state.error is None:
+                rows = Rows(part.spec["start"], *(result[name] for name in Rows._fields[1:]))
+                facts = {name: result[name] for name in FACTS}
+                self._add(state, rows, facts, {**times, "worker": outcome.worker})
 
-    def _add(self, state: _State, rows: Rows, facts: dict[str, Any], times: dict[str, Any]) -> None:
-        cell = state.cell
-        unhealthy = int(np.count_nonzero(rows.health))
-        state.unhealthy += unhealthy
-        state.add(rows.start, rows.stop, rows, {name: facts[name] for name in facts if name not in Rows._fields})
-        if state.gaps(self._sweep.seeds):
-            path = self._store.write_part(cell.entry, rows, facts)
-            place = next(n for n, each in enumerate(state.pieces) if each[2] is rows)
-            state.pieces[place] = (rows.start, rows.stop, path, state.pieces[place][3])
-            self._journal.write("part", cell.id, seeds=[rows.start, rows.stop], unhealthy=unhealthy, **times)
+    def _add(self, state: _State, rows: Rows, facts: dict[str, Any], times: Mapping[str, Any]) -> None:
+        cell, count, seeds = state.cell, rows.health.size, self._sweep.seeds
+        more = sum(stop - start for start, stop in state.gaps(seeds)) > count
+        place = self._store.write_part(cell.entry, rows, facts) if more else rows
+        state.pieces.append(Piece(rows.start, rows.stop, rows.unhealthy, cell.names, facts, place))
+        state.pieces.sort(key=lambda piece: piece.start)
+        times = {"seed_pulls": count * cell.horizon, **times}
+        if more:
+            seed_range = [rows.start, rows.stop]
+            self._journal.write("part", cell.id, seeds=seed_range, unhealthy=rows.unhealthy, **times)
             return
         self._write(state)
         self._journal.write("done", cell.id, unhealthy=state.unhealthy, **times)
         self._done += 1
         ill = f", UNHEALTHY seeds {state.unhealthy}" if state.unhealthy else ""
-        regret = f"regret {_mean(rows)}" if rows.health.size == self._sweep.seeds else f"seeds {self._sweep.seeds}"
+        regret = f"regret {_mean(rows)}" if count == seeds else f"seeds {seeds}"
         self._report(f"{cell.title}  {regret}{ill} ({_seconds(times)})")
 
     def _fail(self, state: _State, error: str, worker: str) -> None:
@@ -422,7 +384,7 @@ class _Run:
         total = len(self._states)
         failed = sum(state.error is not None for state in self._states.values())
         compiling, self._compiling = self._compiling, 0.0
-        self._reporter.cell(f"[{self._done + failed:{len(str(total))}d}/{total}] {line}", compiling=compiling)
+        self._progress.cell(f"[{self._done + failed:{len(str(total))}d}/{total}] {line}", compiling=compiling)
 
 
 def _mean(rows: Rows) -> str:
@@ -446,64 +408,63 @@ def _differences(
     manifest: Mapping[str, Any],
     config: Mapping[str, Any],
     numerics: Mapping[str, Any],
-    cells: Sequence[Cell],
+    cells: Sequence[PlannedCell],
     seeds: int,
 ) -> list[str]:
     """What keeps a folder from being carried on: other numerics, fewer seeds, or cells that are all others.
 
     More cells and more seeds are welcome: no number that is there changes by them.
     """
-    held = {name: value for name, value in manifest["config"].items() if name != "identity"}
-    found = differences(held, {name: value for name, value in config.items() if name != "identity"})
+    held, asked = ({**side, "identity": None} for side in (manifest["config"], config))
+    different = differences(held, asked)
     if held.get("kind") != "sweep":
-        return found
-    found += differences(manifest.get("numerics", numerics), numerics)
+        return different
+    different += differences(manifest.get("numerics", numerics), numerics)
     held_seeds = manifest.get("seeds", seeds)
     if not isinstance(held_seeds, int):
         raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {held_seeds!r}, not a whole number")
     if held_seeds > seeds:
-        found.append(f"seeds ({held_seeds} there, {seeds} here: they can only be raised)")
+        different.append(f"seeds ({held_seeds} there, {seeds} here: they can only be raised)")
     listed = listed_cells(Path(MANIFEST), manifest)
-    if found or not listed or {entry["id"] for entry in listed} & {cell.id for cell in cells}:
-        return found
+    if different or not listed or {entry["id"] for entry in listed} & {cell.id for cell in cells}:
+        return different
     return _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
 
 
-def _extra(folder: Path, manifest: Mapping[str, Any], cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def _extra(folder: Path, manifest: Mapping[str, Any], cells: Sequence[PlannedCell]) -> list[dict[str, Any]]:
     """Entries of finished cells that a folder holds beside these."""
-    ours, store = {cell.id for cell in cells}, Store(folder)
+    current, store = {cell.id for cell in cells}, Store(folder)
     listed = listed_cells(folder / MANIFEST, manifest)
-    return [entry for entry in listed if entry["id"] not in ours and store.cell_path(entry["id"]).exists()]
+    return [entry for entry in listed if entry["id"] not in current and store.cell_path(entry["id"]).exists()]
 
 
-def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cells: Sequence[Cell]) -> str:
+def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cells: Sequence[PlannedCell]) -> str:
     """Policies and sets that the sweep has no longer, and in what the other cells differ from those that are new."""
-    found, rest = [], list(extra)
+    phrases, rest = [], list(extra)
     for field in ("policy", "set"):
-        ours = {cell.entry[field] for cell in cells}
-        gone = list(dict.fromkeys(entry[field] for entry in rest if entry[field] not in ours))
-        found += [f"of {field} {', '.join(gone)}"] if gone else []
-        rest = [entry for entry in rest if entry[field] in ours]
+        current = {cell.entry[field] for cell in cells}
+        gone = list(dict.fromkeys(entry[field] for entry in rest if entry[field] not in current))
+        phrases += [f"of {field} {', '.join(gone)}"] if gone else []
+        rest = [entry for entry in rest if entry[field] in current]
     there = {entry["id"] for entry in listed_cells(Path(MANIFEST), manifest)}
+    new = [cell.entry for cell in cells if cell.id not in there]
     for pair in dict.fromkeys((entry["set"], entry["policy"]) for entry in rest):
-        before = [entry for entry in rest if (entry["set"], entry["policy"]) == pair]
-        new = [cell.entry for cell in cells if cell.id not in there]
-        after = [entry for entry in new if (entry["set"], entry["policy"]) == pair]
-        differing = _changed(before, after)[:_SHOWN] if after else []
-        found.append(f"of {'/'.join(pair)}" + (f", which differ in {', '.join(differing)}" if differing else ""))
-    return "; ".join(found[:_SHOWN]) + ("; ..." if found[_SHOWN:] else "")
+        before, after = ([e for e in side if (e["set"], e["policy"]) == pair] for side in (rest, new))
+        changed = _changed(before, after)[:_SHOWN] if after else []
+        phrases.append(f"of {'/'.join(pair)}" + (f", which differ in {', '.join(changed)}" if changed else ""))
+    return "; ".join(phrases[:_SHOWN]) + ("; ..." if phrases[_SHOWN:] else "")
 
 
 def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[str]:
     """Fields in which the cells that are gone from the file differ from those that are new in it."""
     before, after = [_flat(entry) for entry in lost], [_flat(entry) for entry in new]
-    found = []
+    changed = []
     for name in dict.fromkeys(name for entry in (*before, *after) for name in entry):
         sides = [list(dict.fromkeys(str(entry[name]) for entry in side if name in entry)) for side in (before, after)]
         if sides[0] != sides[1] and not (set(sides[0]) & set(sides[1])):
             there, here = (", ".join(side[:4]) + (" ..." if side[4:] else "") or "none" for side in sides)
-            found.append(f"{name} ({there} there, {here} here)")
-    return found
+            changed.append(f"{name} ({there} there, {here} here)")
+    return changed
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:

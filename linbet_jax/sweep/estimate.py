@@ -1,4 +1,4 @@
-"""What a sweep will take, before it is run: a rough estimate from measured costs of a pull."""
+"""What a sweep will take, before it is run: counts, bytes, and a rough time from measured costs of a pull."""
 
 from __future__ import annotations
 
@@ -6,21 +6,58 @@ from collections.abc import Mapping
 from typing import Any
 
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.statistics.tables import duration
+from linbet_jax.sweep.cells import numerics_of, plan
+from linbet_jax.sweep.executors import Executor
+from linbet_jax.sweep.model import Sweep
 
-__all__ = ["BYTES_PER_ROW", "COMPILE_SECONDS", "cell_microseconds"]
+__all__ = ["COMPILE_SECONDS", "dry_run", "seed_seconds"]
 
 COMPILE_SECONDS = 3.0  # a program, when it is not in the compile cache
-BYTES_PER_ROW = 16.0  # of a cell's file: regret and payoff hardly compress, the other columns hardly need anything
+_BYTES_PER_ROW = 16.0  # of a cell's file: regret and payoff hardly compress, the other columns hardly need anything
 
 
-def cell_microseconds(entry: Mapping[str, Any]) -> float:
-    """Estimated cost of a seed-pull of a manifest's cell, in microseconds of one core.
+def seed_seconds(entry: Mapping[str, Any]) -> float:
+    """Estimated cost of one seed of a manifest's cell, in seconds of one core.
 
     TOFU with its whole history passes over it at every pull; a policy of one's own is taken for OFUL.
     """
-    arms, dim = entry["bandit"]["K"], entry["bandit"]["d"]
+    arms, dim, horizon = entry["bandit"]["K"], entry["bandit"]["d"], entry["horizon"]
     source = entry["source"]["policy"]
-    cost = pull_microseconds(source, num_arms=arms, dim=dim)
+    microseconds = pull_microseconds(source, num_arms=arms, dim=dim)
     if source == "tofu" and entry["options"].get("method") == "full":
-        cost += PASS_MICROSECONDS * entry["horizon"] * dim * dim
-    return cost
+        microseconds += PASS_MICROSECONDS * horizon * dim * dim
+    return microseconds * horizon * 1e-6
+
+
+def dry_run(sweep: Sweep, executor: Executor) -> str:
+    """The cells of a sweep and what they add up to, in words.
+
+    Raises:
+        InputError: the sweep cannot be built.
+    """
+    cells = plan(sweep, numerics_of(sweep, executor.kind), executor.platform)
+    programs = len({cell.program for cell in cells})
+    pulls = sweep.seeds * sum(cell.horizon for cell in cells)
+    size = sweep.seeds * _BYTES_PER_ROW * sum(len(cell.rounds) for cell in cells)
+    running = sweep.seeds * sum(seed_seconds(cell.entry) for cell in cells)
+    seconds = (running / executor.lanes + COMPILE_SECONDS * programs) / executor.workers
+    width = max(len(cell.title) for cell in cells)
+    lines = [f"{cell.title:{width}s}  T={cell.horizon}" for cell in cells]
+    lines += [
+        "",
+        f"cells        {len(cells)}",
+        f"compiles     {programs}",
+        f"seed-pulls   {pulls:,} ({sweep.seeds} seeds)",
+        f"results      {_bytes(size)}",
+        f"time         about {duration(seconds)} on {executor.devices} (a rough estimate)",
+    ]
+    return "\n".join(lines)
+
+
+def _bytes(size: float) -> str:
+    units = iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while size >= 1000.0 and unit != "TB":
+        size, unit = size / 1000.0, next(units)
+    return f"about {size:.3g} {unit}"

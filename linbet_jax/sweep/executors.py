@@ -6,16 +6,18 @@ a part says everything, and `work.run_part` is what every executor calls.
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from linbet_jax.errors import named
 from linbet_jax.simulation.lanes import lanes_of
 from linbet_jax.sweep.work import run_part
 
-__all__ = ["Advance", "Executor", "InProcess", "Outcome", "Part", "Wanted"]
+__all__ = ["Advance", "Executor", "InProcess", "Part", "PartOutcome", "Wanted"]
+
+_THREADS = 2  # parts of this process at a time: one is compiled while another one runs
 
 
 class Part(NamedTuple):
@@ -40,7 +42,7 @@ class Part(NamedTuple):
     cost: float
 
 
-class Outcome(NamedTuple):
+class PartOutcome(NamedTuple):
     """What became of a part.
 
     Attributes:
@@ -55,7 +57,7 @@ class Outcome(NamedTuple):
 
 
 Wanted = Callable[[Part], bool]  # asked just before a part begins: False when its cells have failed meanwhile
-Advance = Callable[[Part, int], None]  # seed-pulls of a part done since the last call; 0 says that it has begun
+Advance = Callable[[Part, int], None]  # seed-pulls of a part that are done so far; 0 says that it has begun
 
 
 class Executor(Protocol):
@@ -77,7 +79,7 @@ class Executor(Protocol):
     lanes: int
     workers: int
 
-    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, PartOutcome]]:
         """Yields every part that is still wanted with its outcome, as they finish.
 
         When the generator is closed (an error or Ctrl-C in the driver), parts that have not begun are dropped and
@@ -108,93 +110,47 @@ class InProcess:
         self.lanes = lanes.shares
         self.devices = str(lanes)
 
-    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, Outcome]]:
+    def run(self, parts: Sequence[Part], *, wanted: Wanted, advance: Advance) -> Iterator[tuple[Part, PartOutcome]]:
         """See :class:`Executor`."""
-        line = _Line(parts)
-        finished: queue.Queue[_Item] = queue.Queue(_THREADS)  # what waits is held in memory
+        waiting = list(parts)
+        busy: set[int] = set()  # programs that are being run
+        finished: queue.SimpleQueue[tuple[Part, PartOutcome | BaseException]] = queue.SimpleQueue()
 
-        def hand_over(item: _Item) -> None:
-            while not line.closed:
-                with contextlib.suppress(queue.Full):
-                    return finished.put(item, timeout=0.1)
-
-        def work() -> None:
+        def compute(part: Part) -> None:
             try:
-                while (part := line.take(wanted)) is not None:
-                    hand_over((part, self._one(part, advance)))
-                    line.done(part)
+                finished.put((part, self._one(part, advance)))
             except BaseException as error:  # of a callback (the journal's disk is full): the driver's to raise
-                hand_over(error)
-            hand_over(None)
+                finished.put((part, error))
 
-        threads = [threading.Thread(target=work, name=f"sweep-{n}", daemon=True) for n in range(_THREADS)]
-        for thread in threads:
-            thread.start()
-        try:
-            left = len(threads)
-            while left:
-                item = finished.get()
-                if item is None:
-                    left -= 1
-                elif isinstance(item, BaseException):
-                    raise item
-                else:
-                    yield item
-        finally:
-            line.close()
+        def begin() -> None:
+            """Starts the first parts whose programs are free, as long as a thread is."""
+            while len(busy) < _THREADS:
+                free = next((n for n, part in enumerate(waiting) if part.program not in busy), None)
+                if free is None:
+                    return
+                part = waiting.pop(free)
+                if wanted(part):
+                    busy.add(part.program)
+                    # A daemon: nobody waits for it when the driver ends early.
+                    threading.Thread(target=compute, args=(part,), name=f"sweep-{part.number}", daemon=True).start()
 
-    def _one(self, part: Part, advance: Advance) -> Outcome:
-        seen = 0
-        total = len(part.cells) * (part.spec["stop"] - part.spec["start"])
+        begin()
+        while busy:
+            part, outcome = finished.get()
+            busy.discard(part.program)
+            if isinstance(outcome, BaseException):
+                raise outcome
+            begin()  # before the driver stores this part, so that the devices go on meanwhile
+            yield part, outcome
 
-        def progress(done: int, of: int) -> None:
-            nonlocal seen
-            advance(part, (done - seen) * part.pulls // total)
-            seen = done
-
+    def _one(self, part: Part, advance: Advance) -> PartOutcome:
         advance(part, 0)
         try:
-            result = run_part(part.spec, progress=progress, devices=self._devices)
+            result = run_part(
+                part.spec,
+                progress=lambda done, total: advance(part, part.pulls * done // total),
+                devices=self._devices,
+            )
         except BaseException as error:  # of the executor itself: what a simulation raises is in the result
-            return Outcome(None, f"{type(error).__name__}: {error}", self.name)
-        return Outcome(result, None, self.name)
-
-
-_THREADS = 2
-_Item = tuple[Part, Outcome] | BaseException | None  # what a thread hands over; None when it has ended
-
-
-class _Line:
-    """Parts that wait: taken in order, but none whose program is being run."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._waiting = list(parts)
-        self._busy: set[int] = set()
-        self._changed = threading.Condition()
-        self.closed = False
-
-    def take(self, wanted: Wanted) -> Part | None:
-        """The next part, when one is free; None when there is none left."""
-        with self._changed:
-            while not self.closed and self._waiting:
-                free = next((n for n, part in enumerate(self._waiting) if part.program not in self._busy), None)
-                if free is None:
-                    self._changed.wait()
-                    continue
-                part = self._waiting.pop(free)
-                if wanted(part):
-                    self._busy.add(part.program)
-                    return part
-            return None
-
-    def done(self, part: Part) -> None:
-        """The part's program is free again."""
-        with self._changed:
-            self._busy.discard(part.program)
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Drops what has not begun."""
-        with self._changed:
-            self.closed = True
-            self._changed.notify_all()
+            return PartOutcome(None, named(error), self.name)
+        return PartOutcome(result, None, self.name)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, PolicyChoice, SetChoice, Sweep
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, Choice, Sweep
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
     PolicyTable,
     SetTable,
-    explain,
+    checked,
     nearest,
     override,
-    parse,
     read_toml,
     shown,
 )
@@ -70,8 +68,8 @@ def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
     text, data = read_toml(place)
     for assignment in overrides:
         override(str(path), data, assignment)
-    document = parse(str(path), data)
     try:
+        document = checked(Document, data)
         cells = _cells(document)
         _check_records(document)
     except InputError as error:
@@ -81,15 +79,10 @@ def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
         folder=place.resolve().parent,
         text=text,
         overrides=tuple(overrides),
-        name=document.name,
-        seeds=document.seeds,
-        key=document.key,
         records=document.records or RECORDS,
         record_at=None if document.record_at is None else tuple(document.record_at),
-        dtype=document.dtype,
-        device=document.device,
-        block_size=document.block_size,
         cells=cells,
+        **document.model_dump(include={"name", "seeds", "key", "dtype", "device", "block_size"}),
     )
 
 
@@ -113,10 +106,9 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
             if wanted not in names:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: no such set{nearest(wanted, names)}")
     cells = []
-    for set_label, set_table in document.sets.items():
-        for policy_label, policy_table in document.policies.items():
-            if policy_table.sets is None or set_label in policy_table.sets:
-                cells += _product(document, set_label, set_table, policy_label, policy_table, zips)
+    for set_label, (policy_label, policy) in itertools.product(document.sets, document.policies.items()):
+        if policy.sets is None or set_label in policy.sets:
+            cells += _product(document, set_label, policy_label, zips)
     zips.check_used()
     cells += [_single(document, index, table) for index, table in enumerate(document.cells)]
     return tuple(cells)
@@ -125,33 +117,25 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
 # One set with one policy ---------------------------------------------------------------------------------------------
 
 
-def _product(
-    document: Document,
-    set_label: str,
-    set_table: SetTable,
-    policy_label: str,
-    policy_table: PolicyTable,
-    zips: _Zips,
-) -> list[CellChoice]:
-    set_where, policy_where = f"sets.{set_label}", f"policies.{policy_label}"
-    set_source, policy_source = _set_source(set_label, set_table, set_where), policy_table.policy or policy_label
-    fixed, axes = _split(_set_values(set_source, set_table, set_where), set_where)
-    own_fixed, own_axes = _split(policy_table.options, policy_where)
-    horizon = document.horizon if set_table.horizon is None else set_table.horizon
-    horizon_path = "horizon" if set_table.horizon is None else f"{set_where}.horizon"
-    _check_horizon(horizon, set_source, set_where)
-    if isinstance(horizon, list):
-        axes.insert(0, _axis(horizon_path, horizon))
-    cells = []
-    for chosen in zips.combinations([*axes, *own_axes]):
-        cells.append(
-            CellChoice(
-                SetChoice(set_label, set_source, _filled(fixed, chosen, set_where, horizon_path), set_where),
-                PolicyChoice(policy_label, policy_source, _filled(own_fixed, chosen, policy_where), policy_where),
-                chosen.get(horizon_path, None if isinstance(horizon, list) else horizon),
-            )
+def _product(document: Document, set_label: str, policy_label: str, zips: _Zips) -> list[CellChoice]:
+    """The cells of one set with one policy: every combination of the values of their lists."""
+    set_table, policy_table = document.sets[set_label], document.policies[policy_label]
+    where = f"sets.{set_label}"
+    source = _set_source(set_label, set_table, where)
+    played = Choice(set_label, source, _set_values(source, set_table, where), where)
+    player = Choice(policy_label, policy_table.policy or policy_label, policy_table.options, f"policies.{policy_label}")
+    horizon, path = set_table.horizon, f"{where}.horizon"
+    if horizon is None:
+        horizon, path = document.horizon, "horizon"
+    _check_horizon(horizon, source, where)
+    return [
+        CellChoice(
+            dataclasses.replace(played, values=_filled(played.values, chosen, played.where)),
+            dataclasses.replace(player, values=_filled(player.values, chosen, player.where)),
+            chosen[path] if isinstance(horizon, list) else horizon,
         )
-    return cells
+        for chosen in zips.combinations(_axes(played, player, horizon, path))
+    ]
 
 
 def _set_source(label: str, table: SetTable, where: str) -> str:
@@ -190,23 +174,22 @@ def _check_horizon(horizon: Any, source: str, where: str) -> None:
         raise InputError(f"{where}.horizon: is missing; only S1 to S4 have the paper's own: give one here or for all")
 
 
-def _split(values: Mapping[str, Any], where: str) -> tuple[dict[str, Any], list[_Axis]]:
-    """Single values, and the lists with their paths; tables (a law, options) may hold lists too."""
-    fixed: dict[str, Any] = {}
-    axes: list[_Axis] = []
+def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> list[_Axis]:
+    """The lists of a set, a policy and their horizon, which stands at the path."""
+    horizons = [_axis(path, horizon)] if isinstance(horizon, list) else []
+    return [*horizons, *_lists(played.values, played.where), *_lists(player.values, player.where)]
+
+
+def _lists(values: Mapping[str, Any], where: str) -> Iterator[_Axis]:
+    """The lists of a table with their paths; tables in it (a law, options) may hold lists too."""
     for name, value in values.items():
         path = f"{where}.{name}"
         if isinstance(value, list) and name != "theta_star":
-            axes.append(_axis(path, value))
+            yield _axis(path, value)
         elif isinstance(value, dict):
-            inner_fixed, inner_axes = _split(value, path)
-            fixed[name] = inner_fixed
-            axes += inner_axes
-        elif isinstance(value, (str, int, float, list)):
-            fixed[name] = value
-        else:
+            yield from _lists(value, path)
+        elif not isinstance(value, (str, int, float, list)):
             raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
-    return fixed, axes
 
 
 def _axis(path: str, values: list[Any]) -> _Axis:
@@ -222,16 +205,13 @@ def _axis(path: str, values: list[Any]) -> _Axis:
     return _Axis(path, values)
 
 
-def _filled(
-    fixed: Mapping[str, Any], chosen: Mapping[str, Any], where: str, horizon: str | None = None
-) -> dict[str, Any]:
-    """Single values and the chosen ones below a path, nested as in the file; without the path of the horizon's list."""
-    filled = {name: _filled(v, chosen, f"{where}.{name}") if isinstance(v, dict) else v for name, v in fixed.items()}
-    for path, value in chosen.items():
-        name = path.removeprefix(f"{where}.")
-        inner = isinstance(filled.get(name.partition(".")[0]), dict)  # the list stands in a table further down
-        if name != path and not inner and path != horizon:
-            filled[name] = value
+def _filled(values: Mapping[str, Any], chosen: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A table with the chosen values, by their paths, in place of its lists."""
+    filled = {}
+    for name, value in values.items():
+        path = f"{where}.{name}"
+        inner = _filled(value, chosen, path) if isinstance(value, dict) else value
+        filled[name] = chosen.get(path, inner)
     return filled
 
 
@@ -256,20 +236,16 @@ class _Zips:
                 self._used |= {(group, n) for n in hits}
                 if hits and owner.setdefault(axis.path, group) != group:
                     raise InputError(f"zip[{group}]: {axis.path} is in zip[{owner[axis.path]}] already")
-        bundles: list[list[_Axis]] = []
+        bundles: dict[int | str, list[_Axis]] = {}  # by the number of their group; lists in none by their path
         for axis in axes:
-            partners = [b for b in bundles if axis.path in owner and owner.get(b[0].path) == owner[axis.path]]
-            if not partners:
-                bundles.append([axis])
-                continue
-            first = partners[0][0]
-            if len(first.values) != len(axis.values):
+            bundle = bundles.setdefault(owner.get(axis.path, axis.path), [])
+            if bundle and len(bundle[0].values) != len(axis.values):
                 raise InputError(
-                    f"zip[{owner[axis.path]}]: {first.path} has {len(first.values)} values and {axis.path} has "
+                    f"zip[{owner[axis.path]}]: {bundle[0].path} has {len(bundle[0].values)} values and {axis.path} has "
                     f"{len(axis.values)}; paired lists have one length"
                 )
-            partners[0].append(axis)
-        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles]
+            bundle.append(axis)
+        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles.values()]
         for combination in itertools.product(*steps):
             yield {path: value for part in combination for path, value in part.items()}
 
@@ -289,32 +265,23 @@ class _Zips:
 def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     """One of `[[cells]]`: a set and a policy, from the tables of these names where there are any, and its own keys."""
     where = f"cells[{index}]"
-    own_set = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
-    own_policy = {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
-    set_table = _merged(document.sets.get(cell.set), own_set, cell.set, where)
+    set_keys = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
+    set_table = _merged(document.sets.get(cell.set), set_keys, cell.set, where)
     source = _set_source(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
     _check_horizon(horizon, source, where)
     policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
-    options = {**policy_table.options, **own_policy}
-    set_values = _set_values(source, set_table, where)
-    axes = [_axis(f"{where}.horizon", horizon)] if isinstance(horizon, list) else []
-    for axis in (*axes, *_split(set_values, where)[1], *_split(options, where)[1]):
+    options = policy_table.options | {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
+    played = Choice(cell.set, source, _set_values(source, set_table, where), where)
+    player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
+    for axis in _axes(played, player, horizon, f"{where}.horizon"):
         raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
-    return CellChoice(
-        SetChoice(cell.set, source, set_values, where),
-        PolicyChoice(cell.policy, policy_table.policy or cell.policy, options, where),
-        horizon if isinstance(horizon, int) else None,
-    )
+    return CellChoice(played, player, horizon if isinstance(horizon, int) else None)
 
 
-def _merged(table: SetTable | None, own: Mapping[str, Any], label: str, where: str) -> SetTable:
+def _merged(table: SetTable | None, keys: Mapping[str, Any], label: str, where: str) -> SetTable:
     """A set's table with the cell's own keys put over it."""
-    base = {} if table is None else {name: v for name, v in table.model_dump().items() if v is not None}
+    base = {} if table is None else table.model_dump(exclude_none=True)
     if table is None and ":" in label:
         base = {"set": label}
-    data = {**base, **own}
-    try:
-        return SetTable.model_validate(data)
-    except ValidationError as error:
-        raise InputError(explain(error, SetTable, data, f"{where}.")) from error
+    return checked(SetTable, {**base, **keys}, f"{where}.")

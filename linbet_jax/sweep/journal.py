@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["JOURNAL", "Journal", "read"]
+__all__ = ["JOURNAL", "Journal", "Journey", "journeys", "read"]
 
 JOURNAL = "journal.jsonl"
 
@@ -70,4 +71,43 @@ def _sound(event: Mapping[str, Any]) -> bool:
         and isinstance(event.get("cell"), (str, type(None)))
         and all(isinstance(number, (int, float)) and not isinstance(number, bool) for number in numbers)
         and worked
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Journey:
+    """What the journal tells of one cell.
+
+    Attributes:
+        last: the last event, e.g. "done" or "failed"; empty when there is none.
+        error: of the last event, when it is a failure.
+        seed_pulls: pulls played over all seeds, as far as the journal knows.
+        run_seconds: spent computing.
+        compile_seconds: spent compiling.
+    """
+
+    last: str = ""
+    error: str = ""
+    seed_pulls: int = 0
+    run_seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+
+def journeys(events: Iterable[Mapping[str, Any]]) -> dict[str, Journey]:
+    """Each cell's story, from the events that `read` gives."""
+    stories: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        if event.get("cell") is not None:
+            stories.setdefault(event["cell"], []).append(event)
+    return {cell: _journey(story) for cell, story in stories.items()}
+
+
+def _journey(story: Sequence[Mapping[str, Any]]) -> Journey:
+    last, worked = story[-1], [event for event in story if event["event"] in ("part", "done")]
+    return Journey(
+        last=last["event"],
+        error=str(last.get("error") or "") if last["event"] == "failed" else "",
+        seed_pulls=int(sum(event["seed_pulls"] for event in worked)),
+        run_seconds=float(sum(event["run_seconds"] for event in worked)),
+        compile_seconds=float(sum(event.get("compile_seconds", 0.0) for event in worked)),
     )

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker, spawn
 from typing import Any
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.simulation import runtime
 from linbet_jax.sweep.targets import Address, Local, Slurm, Target
 
-__all__ = ["GPU", "connect", "job_script", "workers"]
+__all__ = ["GPU", "connect", "workers"]
 
 GPU = "GPU"  # the resource that a worker with a GPU offers
 _UP_SECONDS = 60.0  # for local workers to be there: they import JAX
@@ -89,8 +89,8 @@ def workers(client: Any) -> dict[str, Any]:
     Raises:
         OSError: the scheduler is gone.
     """
-    found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
-    return found
+    identities: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    return identities
 
 
 def _client(cluster: Any) -> Any:
@@ -105,7 +105,7 @@ def _reason(error: BaseException) -> str:
     """What was at the bottom of an error."""
     while isinstance(error.__cause__, Exception):
         error = error.__cause__
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    return named(error).removesuffix(": ")
 
 
 @contextlib.contextmanager
@@ -146,11 +146,11 @@ def _local(target: Local, device: str) -> tuple[Any, int, str]:
     }
     workers = {}
     for index in range(count):
-        own: dict[str, Any] = {"env": {"DASK_LOGGING__DISTRIBUTED": "critical"}}
+        special: dict[str, Any] = {"env": {"DASK_LOGGING__DISTRIBUTED": "critical"}}
         if gpus:
-            own["env"] |= {"CUDA_VISIBLE_DEVICES": gpus[index], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-            own["resources"] = {GPU: 1}
-        workers[index] = {"cls": Nanny, "options": {**options, **own}}
+            special["env"] |= {"CUDA_VISIBLE_DEVICES": gpus[index], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+            special["resources"] = {GPU: 1}
+        workers[index] = {"cls": Nanny, "options": {**options, **special}}
     scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, **_NO_DASHBOARD}}
     try:
         with _interrupts_held():
@@ -191,8 +191,8 @@ def _apart() -> Iterator[None]:
     data, line = spawn.get_preparation_data, spawn.get_command_line
 
     def without_main(name: str) -> dict[str, Any]:
-        ours = name.startswith("Dask Worker process")
-        return {k: v for k, v in data(name).items() if not (ours and k.startswith("init_main"))}
+        worker = name.startswith("Dask Worker process")
+        return {k: v for k, v in data(name).items() if not (worker and k.startswith("init_main"))}
 
     def safe_path(**handles: Any) -> list[str]:
         python, *arguments = line(**handles)
@@ -240,11 +240,11 @@ def _check_scheduler(url: str) -> None:
             return str((await there.identity())["type"])
 
     try:
-        found = LoopRunner().run_sync(kind)
+        answer = LoopRunner().run_sync(kind)
     except Exception as error:  # of the network, of TLS, or what another protocol's bytes are taken for
         raise InputError(f"--cluster {url}: no Dask scheduler answers there ({_reason(error)})") from error
-    if found != "Scheduler":
-        raise InputError(f"--cluster {url}: is a Dask {found}, must be a scheduler")
+    if answer != "Scheduler":
+        raise InputError(f"--cluster {url}: is a Dask {answer}, must be a scheduler")
 
 
 def _platform(client: Any, target: Address, device: str) -> str:
@@ -292,15 +292,6 @@ def _submit(cluster: Any, target: Slurm) -> None:
             if job.job_id is None:
                 job.status = Status.failed  # Dask would stumble over it when it ends the others
         raise InputError(f"--cluster slurm: sbatch refuses the job: {' '.join(str(error).split())}") from error
-
-
-def job_script(target: Slurm, device: str) -> str:
-    """The script that is submitted for each job, for a look; nothing is submitted."""
-    import dask
-
-    with dask.config.set(_CONFIG), contextlib.closing(_slurm_cluster(target, device)) as cluster:
-        text: str = cluster.job_script()
-        return text
 
 
 def _slurm_cluster(target: Slurm, platform: str) -> Any:

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ARMS", "LOWER_BOUND", "UNIFORM", "CellChoice", "PolicyChoice", "SetChoice", "Sweep"]
+__all__ = ["ARMS", "LOWER_BOUND", "UNIFORM", "CellChoice", "Choice", "Sweep", "in_words"]
 
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
 
 
 @dataclasses.dataclass(frozen=True)
-class SetChoice:
-    """One set with single values.
+class Choice:
+    """A set or a policy with single values.
 
     Attributes:
         label: its name in the sweep file.
-        source: S1 to S4, uniform, lower-bound, arms, or `module:function`.
+        source: S1 to S4, uniform, lower-bound or arms; the name of a policy of this package; or `module:function`.
         values: what the file says of it, under the file's own names.
         where: the table that it comes from, for messages.
     """
@@ -28,22 +28,10 @@ class SetChoice:
     values: Mapping[str, Any]
     where: str
 
-
-@dataclasses.dataclass(frozen=True)
-class PolicyChoice:
-    """One policy with single values.
-
-    Attributes:
-        label: its name in the sweep file.
-        source: the name of a policy of this package, or `module:function`.
-        options: what the file says of it.
-        where: the table that it comes from, for messages.
-    """
-
-    label: str
-    source: str
-    options: Mapping[str, Any]
-    where: str
+    @property
+    def custom(self) -> bool:
+        """Whether a function of one's own makes it."""
+        return ":" in self.source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +44,38 @@ class CellChoice:
         horizon: T in pulls; None is the paper's, which S1 to S4 have.
     """
 
-    set: SetChoice
-    policy: PolicyChoice
+    set: Choice
+    policy: Choice
     horizon: int | None
 
     @property
+    def labels(self) -> tuple[str, str]:
+        """Of the set and of the policy."""
+        return self.set.label, self.policy.label
+
+    @property
     def values(self) -> dict[str, Any]:
-        """Everything the file chose for this cell, flat; what both set and policy name is told apart by `policy.`."""
+        """Everything the file chose for this cell, flat: a law as a whole, and each of its parameters.
+
+        What both set and policy name is told apart by `policy.`.
+        """
         chosen = {name: value for name, value in self.set.values.items() if name != "options"}
         chosen = {"horizon": self.horizon, **self.set.values.get("options", {}), **chosen}
-        own = {(f"policy.{name}" if name in chosen else name): value for name, value in self.policy.options.items()}
-        return {**chosen, **own}
+        chosen |= {(f"policy.{n}" if n in chosen else n): value for n, value in self.policy.values.items()}
+        flat = {}
+        for name, value in chosen.items():
+            flat[name] = in_words(value)
+            if isinstance(value, Mapping):
+                flat |= {f"{name}.{field}": entry for field, entry in value.items()}
+        return flat
+
+
+def in_words(value: Any) -> Any:
+    """A value as one entry of a table: a law as `Pareto(shape=2)`."""
+    if not isinstance(value, Mapping):
+        return value
+    arguments = ", ".join(f"{name}={entry}" for name, entry in value.items() if name != "law")
+    return f"{value.get('law', '')}({arguments})"
 
 
 @dataclasses.dataclass(frozen=True)

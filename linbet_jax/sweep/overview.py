@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linbet_jax.storage.results import CELLS, MANIFEST, RunFolderError, in_use, read_json
+from linbet_jax.storage.results import MANIFEST, RunFolderError, in_use, read_json
 from linbet_jax.sweep import journal
-from linbet_jax.sweep.reading import listed_cells, read_notes
+from linbet_jax.sweep.journal import Journey
+from linbet_jax.sweep.store import Store, read_notes
 
-__all__ = ["Status", "status"]
+__all__ = ["Status", "listed_cells", "status"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,19 +67,19 @@ def status(folder: Path | str) -> Status:
         raise RunFolderError(f"{place} holds no sweep")
     entries = listed_cells(place / MANIFEST, manifest)
     titles = {entry["id"]: entry.get("title", f"{entry['set']}/{entry['policy']}") for entry in entries}
-    unhealthy = _finished(place / CELLS, entries)
+    unhealthy = _finished(Store(place), entries)
     events = journal.read(place)
-    last = {event["cell"]: event for event in events if event.get("cell") is not None}
-    running = in_use(place)
-    left = [entry for entry in entries if entry["id"] not in unhealthy]
-    failed = {
-        titles[entry["id"]]: str(last[entry["id"]].get("error", ""))
-        for entry in left
-        if last.get(entry["id"], {}).get("event") == "failed"
-    }
     begun = max((n for n, event in enumerate(events) if event["event"] == "begun"), default=len(events))
+    journeys = journal.journeys(events)
+    running = in_use(place)
     busy = {event["cell"] for event in events[begun:] if event["event"] in ("started", "part")}
-    waiting = [entry for entry in left if titles[entry["id"]] not in failed]
+    waiting, failed = [], {}
+    for entry in entries:
+        journey = journeys.get(entry["id"], Journey())
+        if entry["id"] not in unhealthy and journey.last == "failed":
+            failed[titles[entry["id"]]] = journey.error
+        elif entry["id"] not in unhealthy:
+            waiting.append(entry)
     return Status(
         folder=str(place),
         name=str(manifest.get("name", "")),
@@ -88,20 +89,39 @@ def status(folder: Path | str) -> Status:
         failed=failed,
         in_progress=tuple(titles[entry["id"]] for entry in waiting if running and entry["id"] in busy),
         to_do=len(waiting),
-        seconds_left=_seconds_left(entries, waiting, events, begun),
+        seconds_left=_seconds_left(entries, waiting, journeys, events[begun:]),
         unhealthy={titles[cell]: count for cell, count in unhealthy.items() if count},
     )
 
 
-def _finished(folder: Path, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells that a sweep's manifest lists.
+
+    Raises:
+        RunFolderError: the list, or a cell in it, is not as a sweep writes it.
+    """
+    cells = manifest.get("cells", [])
+    if not isinstance(cells, list):
+        raise RunFolderError(f"{path} is damaged: its cells are {cells!r}, not a list")
+    kinds = {"id": str, "set": str, "policy": str, "horizon": int, "seeds": int, "options": dict}
+    for number, cell in enumerate(cells):
+        for name, wanted in kinds.items():
+            if not isinstance(cell, dict) or not isinstance(cell.get(name), wanted):
+                raise RunFolderError(
+                    f"{path} is damaged: cell {number} has no {name}, or not one of type {wanted.__name__}"
+                )
+    return cells
+
+
+def _finished(store: Store, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Unhealthy seeds of every finished cell: one whose file says that it holds all the seeds."""
-    found = {}
+    unhealthy = {}
     for entry in entries:
         with contextlib.suppress(RunFolderError):  # not there, or broken
-            notes = read_notes(folder / f"{entry['id']}.parquet", entry["id"])
+            notes = read_notes(store.cell_path(entry["id"]), entry["id"])
             if notes["seeds"][1] >= entry["seeds"]:
-                found[entry["id"]] = int(notes["unhealthy"])
-    return found
+                unhealthy[entry["id"]] = int(notes["unhealthy"])
+    return unhealthy
 
 
 def _program(entry: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -111,35 +131,31 @@ def _program(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 def _seconds_left(
     entries: Sequence[Mapping[str, Any]],
     waiting: Sequence[Mapping[str, Any]],
-    events: Sequence[Mapping[str, Any]],
-    begun: int,
+    journeys: Mapping[str, Journey],
+    recent: Sequence[Mapping[str, Any]],
 ) -> float | None:
     """From what pulls of each policy have taken in this sweep, and how much of that its last run did side by side.
 
     Cells of one policy, set, horizon and options are taken to share a compiled program; what no cell has compiled yet
     is taken to cost what the others did.
     """
-    policy = {entry["id"]: entry["policy"] for entry in entries}
-    pulls: dict[Any, float] = {}
-    seconds: dict[Any, float] = {}
-    done: dict[str, float] = {}
-    for event in events:
-        if event["event"] in ("part", "done"):
-            for name in (policy.get(event["cell"]), None):
-                pulls[name] = pulls.get(name, 0.0) + event["seed_pulls"]
-                seconds[name] = seconds.get(name, 0.0) + event["run_seconds"]
-            done[event["cell"]] = done.get(event["cell"], 0.0) + event["seed_pulls"]
-    recent = events[begun:]
-    spent = sum(event["run_seconds"] for event in recent if "run_seconds" in event)
-    if not waiting or not spent:
+    spent = sum(event.get("run_seconds", 0.0) for event in recent)
+    worked = {cell: journey for cell, journey in journeys.items() if journey.seed_pulls}
+    if not waiting or not spent or not worked:
         return None if waiting else 0.0
-    ends = [datetime.datetime.fromisoformat(event["time"]) for event in (recent[0], recent[-1])]
-    side_by_side = spent / max((ends[1] - ends[0]).total_seconds(), 1e-3)
-    compiled = {_program(entry) for entry in entries if entry["id"] in done}
-    compiling = sum(event.get("compile_seconds", 0.0) for event in events if event["event"] in ("part", "done"))
-    total = len({_program(entry) for entry in waiting} - compiled) * compiling / len(compiled)
+    begun, ended = (datetime.datetime.fromisoformat(event["time"]) for event in (recent[0], recent[-1]))
+    side_by_side = spent / max((ended - begun).total_seconds(), 1e-3)
+    policy = {entry["id"]: entry["policy"] for entry in entries}
+    groups: dict[str | None, list[Journey]] = {None: list(worked.values())}  # by policy; under None all
+    for cell, journey in worked.items():
+        if cell in policy:
+            groups.setdefault(policy[cell], []).append(journey)
+    compiled = {_program(entry) for entry in entries if entry["id"] in worked}
+    compiling = sum(journey.compile_seconds for journey in worked.values())
+    total = len({_program(entry) for entry in waiting} - compiled) * compiling / max(len(compiled), 1)
     for entry in waiting:
-        name = entry["policy"] if pulls.get(entry["policy"]) else None
-        missing = max(0.0, entry["seeds"] * entry["horizon"] - done.get(entry["id"], 0.0))
-        total += missing * seconds[name] / pulls[name]
+        group = groups.get(entry["policy"], groups[None])
+        pace = sum(journey.run_seconds for journey in group) / sum(journey.seed_pulls for journey in group)
+        played = journeys.get(entry["id"], Journey()).seed_pulls
+        total += max(0.0, entry["seeds"] * entry["horizon"] - played) * pace
     return total / max(side_by_side, 1.0)

@@ -15,13 +15,14 @@ from types import ModuleType
 from typing import Any
 
 from linbet_jax import policies
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.storage import sources
 from linbet_jax.sweep import reads
 
 __all__ = ["call", "files", "load"]
 
 _FILES = "FILES"  # a module's list of the files that it reads
+_DIGEST = "__linbet_source__"  # where a module keeps the hash of the sources that it was imported from
 _UNSEEN_MODULES = ("duckdb", "h5py", "netCDF4", "polars", "pyarrow", "safetensors", "sqlite3")
 _UNSEEN_CALLS = (
     "read_feather", "read_hdf", "read_orc", "read_parquet", "open_dataset",  # of pandas and xarray
@@ -43,18 +44,19 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
     Raises:
         InputError: there is no such module or function, importing it fails, or nobody can tell which files it reads.
     """
+    folder = Path(folder)
     name, _, attribute = reference.partition(":")
     if not all(part.isidentifier() for part in (*name.split("."), *attribute.split("."))):
         raise InputError(f"{where} = {reference!r}: must be 'module:function', 'mypolicies:make' for example")
     with _watched(name, folder):
-        module = _module(name, Path(folder), where)
-    _declare(module, Path(folder), where)
-    found: Any = module
+        module = _module(name, folder, where)
+    _declare(module, folder, where)
+    function: Any = module
     for part in attribute.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
+        function = getattr(function, part, None)
+    if not callable(function):
         raise InputError(f"{where} = {reference!r}: the module {name} has no function {attribute}")
-    return found, _digest(module, Path(folder))
+    return function, _digest(module, folder)
 
 
 def registered(policy: str) -> dict[str, str]:
@@ -62,11 +64,11 @@ def registered(policy: str) -> dict[str, str]:
 
     Nothing for the package's own policies, and for a name that is not registered.
     """
-    module = policies.entry(policy).make.__module__ if policy in policies.names() else __name__
-    if module.partition(".")[0] == __name__.partition(".")[0]:
+    name = policies.entry(policy).make.__module__ if policy in policies.names() else __name__
+    if name.partition(".")[0] == __name__.partition(".")[0]:
         return {}
-    held = sys.modules[module]
-    return {"module": module, "digest": _digest(held, Path(inspect.getsourcefile(held) or "").parent)}
+    module = sys.modules[name]
+    return {"module": name, "digest": _digest(module, Path(inspect.getsourcefile(module) or "").parent)}
 
 
 def call(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: Any) -> Any:
@@ -103,13 +105,7 @@ def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: A
     """Hashes of the files that a function of one's own reads, by their names from the folder; `call` it before.
 
     These are the files below the folder, or beside the module, that Python opens while the module is imported and the
-    function runs, and those that the module names in a list called FILES.
-
-    Args:
-        plain: see `call`.
-        where: see `call`.
-        *arguments: see `call`.
-        **options: see `call`.
+    function runs, and those that the module names in a list called FILES. The arguments are those of `call`.
     """
     folder = plain["folder"]
     if not reads.any_ever(folder):
@@ -142,12 +138,12 @@ def _declare(module: ModuleType, folder: Path, where: str) -> None:
     Raises:
         InputError: it is no such list, a file is not there, or there is no list where files may be read unseen.
     """
-    own = {str(path): sources.read(content) for path, content in _sources(module, folder).items()}
+    contents = {str(path): sources.read(content) for path, content in _sources(module, folder).items()}
     noted = reads.held(folder)
     declared = False
     for other in list(sys.modules.values()):
         file, names = getattr(other, "__file__", None), getattr(other, "__dict__", {}).get(_FILES)
-        if file not in own or names is None:
+        if file not in contents or names is None:
             continue
         declared = True
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
@@ -157,11 +153,13 @@ def _declare(module: ModuleType, folder: Path, where: str) -> None:
                 raise InputError(f"{where}: {_FILES} in {file}: there is no file {path}")
             if reads.name(path, folder) not in noted:  # or the module may keep what was there before
                 reads.keep(folder, [path])
-    for file, (said, imports) in own.items():
+    if declared:
+        return
+    for file, (statements, imports) in contents.items():
         names = {part for _, name in imports for part in (name.partition(".")[0], name.rpartition(".")[2])}
-        called = {word for word in _UNSEEN_CALLS if any(f"{use}='{word}'".encode() in said for use in ("attr", "id"))}
+        called = {w for w in _UNSEEN_CALLS if any(f"{use}='{w}'".encode() in statements for use in ("attr", "id"))}
         unseen = sorted(names & {*_UNSEEN_MODULES, *_UNSEEN_CALLS} | called)
-        if unseen and not declared and reads.is_own(Path(file)):
+        if unseen and reads.is_own(Path(file)):
             raise InputError(
                 f"{where}: {file} uses {unseen[0]}, which may read files unseen: name those that decide numbers in "
                 f"the module, {_FILES} = ['data.parquet'] for example, or {_FILES} = [] where there are none"
@@ -175,20 +173,19 @@ def _module(name: str, folder: Path, where: str) -> ModuleType:
     _FINDER.enter(folder)
     beside = any(_files(folder, name))
     full = f"{_BESIDE}.{name}" if beside and _elsewhere(name, folder) else name
-    held = sys.modules.get(full)
-    if held is not None and beside and held.__dict__.get("__linbet_source__") not in (None, _digest(held, folder)):
-        _forget(held, folder)
+    loaded = sys.modules.get(full)
+    if loaded is not None and beside and loaded.__dict__.get(_DIGEST) not in (None, _digest(loaded, folder)):
+        _forget(loaded, folder)
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(full)
     except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{where}: cannot import {name} (looked in {folder} first): {reason}") from error
+        raise InputError(f"{where}: cannot import {name} (looked in {folder} first): {named(error)}") from error
     if full != name:
         module.__name__ = name  # by which its sources are known
-    if "__linbet_source__" not in module.__dict__:
+    if _DIGEST not in module.__dict__:
         _check_imports(module, folder, where)
-        module.__dict__["__linbet_source__"] = _digest(module, folder)
+        module.__dict__[_DIGEST] = _digest(module, folder)
     return module
 
 
@@ -241,8 +238,8 @@ def _elsewhere(name: str, folder: Path) -> str | None:
     except ValueError:  # a module that was made, not imported
         return "in no file"
     places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-    own = {(folder / top).resolve(), (folder / f"{top}.py").resolve()}
-    return None if own & {Path(place).resolve() for place in places if place} else next(filter(None, places), None)
+    beside = {(folder / top).resolve(), (folder / f"{top}.py").resolve()}
+    return None if beside & {Path(place).resolve() for place in places if place} else next(filter(None, places), None)
 
 
 def _check_imports(module: ModuleType, folder: Path, where: str) -> None:
@@ -257,11 +254,11 @@ def _check_imports(module: ModuleType, folder: Path, where: str) -> None:
             )
 
 
-def _forget(held: ModuleType, folder: Path) -> None:
+def _forget(loaded: ModuleType, folder: Path) -> None:
     """Lets a module, and those that it imports from the folder, be imported anew."""
-    own = {str(path) for path in _sources(held, folder)}
+    files = {str(path) for path in _sources(loaded, folder)}
     for name, module in list(sys.modules.items()):
-        if module is held or getattr(module, "__file__", None) in own:
+        if module is loaded or getattr(module, "__file__", None) in files:
             del sys.modules[name]
 
 
@@ -278,14 +275,14 @@ def _sources(module: ModuleType, folder: Path) -> dict[Path, bytes]:
     """Contents of a module's file, and of those that it imports from the folder, however many imports away."""
     source = getattr(module, "__file__", None)
     source = source and (inspect.getsourcefile(module) or source)
-    found: dict[Path, bytes] = {}
+    contents: dict[Path, bytes] = {}
     waiting = [*([Path(source)] if source else []), *_files(folder, module.__name__)]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found[path] = path.read_bytes()
-            waiting += _imported(path, found[path], folder) if path.is_relative_to(folder) else []
-    return found
+        if path not in contents:
+            contents[path] = path.read_bytes()
+            waiting += _imported(path, contents[path], folder) if path.is_relative_to(folder) else []
+    return contents
 
 
 def _imported(path: Path, content: bytes, folder: Path) -> Iterator[Path]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import functools
 import io
+import operator
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,14 +24,16 @@ __all__ = [
     "Document",
     "PolicyTable",
     "SetTable",
+    "checked",
     "decoded",
     "nearest",
     "override",
-    "parse",
     "read_toml",
     "shown",
+    "unknown_key",
 ]
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
 
@@ -207,32 +211,42 @@ def _value(text: str) -> Any:
     return parsed["value"] if set(parsed) == {"value"} else text
 
 
-def parse(file: str, data: Mapping[str, Any]) -> Document:
-    """The checked contents of a sweep file.
+def checked(model: type[_Model], data: Mapping[str, Any], prefix: str = "") -> _Model:
+    """A table as its model, where it is one.
+
+    Args:
+        model: what the table must be.
+        data: the table.
+        prefix: the path of the table with a dot, for messages.
 
     Raises:
-        InputError: one line with the file, the path of the first wrong field, and what is allowed.
+        InputError: the path of the first wrong field, and what is allowed.
     """
     try:
-        return Document.model_validate(dict(data))
+        return model.model_validate(dict(data))
     except ValidationError as error:
-        raise InputError(f"{file}: {explain(error, Document, data)}") from error
+        raise InputError(_explain(error, model, data, prefix)) from error
 
 
 # Errors -------------------------------------------------------------------------------------------------------------
 
 
-def explain(error: ValidationError, model: type[BaseModel], data: Any, prefix: str = "") -> str:
+def _explain(error: ValidationError, model: type[BaseModel], data: Any, prefix: str) -> str:
     """One sentence for the first thing that is wrong: where, what it is, what is allowed."""
     # An unknown key first: the field it was meant for may be reported as missing beside it.
-    found = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
-    keys, allowed, owner = _place(model, found["loc"])
-    name = prefix + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
-    if found["type"] == "extra_forbidden":
-        return f"{name}: unknown key{nearest(str(found['loc'][-1]), owner.model_fields)}"
-    if found["type"] == "missing":
-        return f"{name}: is missing; must be {allowed}"
-    return f"{name} = {shown(_lookup(data, keys))}: must be {allowed}"
+    first = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")[0]
+    keys, allowed, owner = _place(model, first["loc"])
+    path = prefix + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+    if first["type"] == "extra_forbidden":
+        return unknown_key(path, str(first["loc"][-1]), owner.model_fields)
+    if first["type"] == "missing":
+        return f"{path}: is missing; must be {allowed}"
+    return f"{path} = {shown(functools.reduce(operator.getitem, keys, data))}: must be {allowed}"
+
+
+def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
+    """A sentence on a key that nobody knows, at its path."""
+    return f"{path}: unknown key{nearest(key, known)}"
 
 
 def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[list[int | str], str, type[BaseModel]]:
@@ -254,18 +268,11 @@ def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[list[
     return keys, allowed, model
 
 
-def _lookup(data: Any, keys: Sequence[int | str]) -> Any:
-    for key in keys:
-        data = data[key]
-    return data
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence on an unknown name: the nearest known one, and all of them."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6) or [
-        each for each in names if each.lower() == name.lower()
-    ]
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = close or [candidate for candidate in names if candidate.lower() == name.lower()]
     guess = f"; did you mean {close[0]}?" if close else ""
     return f"{guess}; known are {', '.join(names)}" if names else "; there is none"
 

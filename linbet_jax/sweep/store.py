@@ -19,9 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from linbet_jax.storage.results import CELLS, digest, replacing
+from linbet_jax.errors import named
+from linbet_jax.storage.results import CELLS, RunFolderError, digest, replacing
 
-__all__ = ["SCHEMA", "Header", "Rows", "Store", "merged_facts"]
+__all__ = ["SCHEMA", "CellFileError", "Piece", "Rows", "Store", "merged_facts", "read_notes", "read_run"]
 
 METADATA = "linbet_jax"
 SCHEMA = pa.schema(
@@ -35,19 +36,21 @@ SCHEMA = pa.schema(
         ("set", pa.dictionary(pa.int32(), pa.string())),
     ]
 )
+FACTS = ("facts", "notes", "block_size", "device", "prng", "reruns")
 GROUP_ROWS = 2**17  # rows of a row group, rounded down to whole seeds: what is held in memory while files are merged
+_NUMBERS = SCHEMA.names[:5]
 _DICTIONARIES = ["seed", "pull", "health", "policy", "set"]  # few different values; the others have nearly only such
 
 
 class Rows(NamedTuple):
-    """Consecutive seeds of one cell.
+    """Replications of one cell, of consecutive seeds.
 
     Attributes:
         start: the first seed.
-        rounds: [R] pulls.
-        regret: [n, R].
-        payoff: [n, R].
-        health: [n].
+        rounds: `[R]` pulls after which a row was recorded; the last one is the horizon.
+        regret: `[S, R]` cumulative pseudo-regret.
+        payoff: `[S, R]` cumulative realised payoff.
+        health: `[S]` 0, or the first pull at which something non-finite was met.
     """
 
     start: int
@@ -61,31 +64,49 @@ class Rows(NamedTuple):
         """One past the last seed."""
         return self.start + self.health.size
 
+    @property
+    def seeds(self) -> NDArray[np.int64]:
+        """`[S]` the seeds, increasing."""
+        return np.arange(self.start, self.stop, dtype=np.int64)
+
+    @property
+    def unhealthy(self) -> int:
+        """Seeds whose health is not 0."""
+        return int(np.count_nonzero(self.health))
+
+    @property
+    def last(self) -> Rows:
+        """The same seeds with their last record alone, which keeps no other one in memory."""
+        return Rows(self.start, self.rounds[-1:], self.regret[:, -1:], self.payoff[:, -1:], self.health).copy()
+
+    def copy(self) -> Rows:
+        """The same rows in arrays of their own."""
+        return Rows(self.start, self.rounds.copy(), self.regret.copy(), self.payoff.copy(), self.health.copy())
+
     def part(self, start: int, stop: int) -> Rows:
         """The seeds from start to stop."""
-        own = slice(start - self.start, stop - self.start)
-        return Rows(start, self.rounds, self.regret[own], self.payoff[own], self.health[own])
+        places = slice(start - self.start, stop - self.start)
+        return Rows(start, self.rounds, self.regret[places], self.payoff[places], self.health[places])
 
 
-class Header(NamedTuple):
-    """What a verified file says of itself.
+class Piece(NamedTuple):
+    """Some or all seeds of a cell, in a verified file or in memory.
 
     Attributes:
         start: the first seed.
         stop: one past the last seed.
-        facts: what the simulation reported beside the rows: facts, notes, block_size, device, prng, reruns.
-        names: (set, policy, label) as written into it.
         unhealthy: seeds whose health is not 0.
+        names: (set, policy, label) as written into the file.
+        facts: what the simulation reported beside the rows: facts, notes, block_size, device, prng, reruns.
+        rows: the file, or the rows themselves.
     """
 
     start: int
     stop: int
-    facts: dict[str, Any]
-    names: tuple[str, str, str]
     unhealthy: int
-
-
-FACTS = ("facts", "notes", "block_size", "device", "prng", "reruns")
+    names: tuple[str, str, str]
+    facts: dict[str, Any]
+    rows: Path | Rows
 
 
 class Store:
@@ -111,44 +132,41 @@ class Store:
         """The folder of a large cell's finished parts."""
         return self.folder / f"{cell}.parts"
 
-    def verified(self, cell: str, rounds: Sequence[int]) -> list[tuple[Path, Header]]:
+    def verified(self, cell: str, rounds: Sequence[int]) -> list[Piece]:
         """Files of a cell whose every byte is what was written, by their seeds: the whole cell, or parts of it.
 
         What does not verify is noted in `damaged`; what a killed run left half written is removed.
         """
-        found = []
-        places = [self.cell_path(cell)]
         parts = self.parts_path(cell)
-        if parts.is_dir():
-            for left in parts.glob(".*.tmp*"):
-                left.unlink(missing_ok=True)
-            places += sorted(parts.glob("*.parquet"))
-        for path in places:
+        for left in parts.glob(".*.tmp*"):
+            left.unlink(missing_ok=True)
+        pieces = []
+        for path in (self.cell_path(cell), *sorted(parts.glob("*.parquet"))):
             if not path.exists():
                 continue
-            header = self._verify(path, cell, rounds)
-            if header is None:
+            piece = _verified(path, cell, rounds)
+            if piece is None:
                 # It stays until a better one replaces it: it may be the disk that cannot be read just now.
                 self.damaged.append(path.relative_to(self.folder).as_posix())
             else:
-                found.append((path, header))
-        return sorted(found, key=lambda each: (each[1].start, -each[1].stop))
+                pieces.append(piece)
+        return sorted(pieces, key=lambda piece: (piece.start, -piece.stop))
 
     def write_part(self, cell: Mapping[str, Any], rows: Rows, facts: Mapping[str, Any]) -> Path:
         """Keeps some seeds of a large cell; returns their file."""
         folder = self.parts_path(cell["id"])
         folder.mkdir(exist_ok=True)
         path = folder / f"{rows.start:010d}-{rows.stop:010d}.parquet"
-        self._write(path, cell, [rows], facts, rows.start, rows.stop)
+        _write(path, cell, [rows], facts, rows.start, rows.stop)
         return path
 
     def write_cell(
-        self, cell: Mapping[str, Any], seeds: int, pieces: Sequence[Path | Rows], facts: Mapping[str, Any]
+        self, cell: Mapping[str, Any], seeds: int, pieces: Iterable[Path | Rows], facts: Mapping[str, Any]
     ) -> Path:
         """Writes a whole cell from files and rows that together hold its seeds in order, and removes its parts."""
-        rows = (each for piece in pieces for each in (self._read(piece, None) if isinstance(piece, Path) else [piece]))
+        rows = (rows for piece in pieces for rows in (_read(piece) if isinstance(piece, Path) else [piece]))
         path = self.cell_path(cell["id"])
-        self._write(path, {**cell, "seeds": seeds}, rows, facts, 0, seeds)
+        _write(path, {**cell, "seeds": seeds}, rows, facts, 0, seeds)
         self.drop_parts(cell["id"])
         return path
 
@@ -160,11 +178,9 @@ class Store:
         """Keeps a cell of numbers in columns of one length, with what else is to be known of it (JSON-like)."""
         path = self.cell_path(cell)
         table = pa.Table.from_arrays([_column(values) for values in columns.values()], names=list(columns))
-        meta = json.loads(json.dumps({"id": cell, "facts": facts}))
-        meta["checksum"] = _checksum(_columns_digest(columns), meta)
         with _writer(path, table.schema, list(columns)) as writer:
             writer.write_table(table)
-            writer.add_key_value_metadata({METADATA: json.dumps(meta, sort_keys=True)})
+            _seal(writer, _columns_digest(columns), {"id": cell, "facts": facts})
         return path
 
     def read_columns(self, cell: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
@@ -174,11 +190,10 @@ class Store:
             return None
         try:
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                meta = json.loads(file.metadata.metadata[METADATA.encode()])
+                meta = _meta(file.metadata)
                 table = file.read()
             columns = {name: table[name].to_numpy() for name in table.column_names}
-            checksum = meta.pop("checksum")
-            sound = meta["id"] == cell and checksum == _checksum(_columns_digest(columns), meta)
+            sound = meta["id"] == cell and _sealed(_columns_digest(columns), meta)
         except Exception:  # broken bytes make the readers raise nearly anything
             sound = False
         if not sound:
@@ -186,52 +201,139 @@ class Store:
             return None
         return columns, meta["facts"]
 
-    def _write(
-        self,
-        path: Path,
-        cell: Mapping[str, Any],
-        rows: Iterable[Rows],
-        facts: Mapping[str, Any],
-        start: int,
-        stop: int,
-    ) -> None:
-        with _writer(path, SCHEMA, _DICTIONARIES) as writer:
-            _fill(writer, cell, rows, facts, start, stop)
 
-    def _read(self, path: Path, cell: Mapping[str, Any] | None) -> Iterator[Rows]:
-        """The rows of a file, a row group at a time; ValueError when they name another set or policy than the cell."""
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                if cell is not None and any(
-                    set(table[name].unique().to_pylist()) != {cell[name]} for name in ("policy", "set")
-                ):
-                    raise ValueError("rows of another set or policy")
-                yield _rows(table)
+def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Facts of a whole cell from those of its pieces: they agree but for the reruns, which add up."""
+    return {**facts[0], "reruns": sum(piece["reruns"] for piece in facts)}
 
-    def _verify(self, path: Path, cell: str, rounds: Sequence[int]) -> Header | None:
-        """What a file holds, or None when it is damaged in any way or another cell's."""
-        try:
-            with parquet.ParquetFile(path) as file:
-                if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-                    return None
-                meta = json.loads(file.metadata.metadata[METADATA.encode()])
-            total, seed, unhealthy = hashlib.sha256(), meta["seeds"][0], 0
-            for rows in self._read(path, meta["cell"]):
-                if rows.start != seed or rows.rounds.tolist() != list(rounds):
-                    return None
-                seed = rows.stop
-                unhealthy += int(np.count_nonzero(rows.health))
-                _digest(total, rows)
-            checksum = meta.pop("checksum")
-            if (meta["id"], meta["unhealthy"], sum(meta["seeds"])) != (cell, unhealthy, seed):
+
+# Reading a finished cell ---------------------------------------------------------------------------------------------
+
+
+class CellFileError(RunFolderError):
+    """A cell's file gives no rows.
+
+    Attributes:
+        state: "damaged": its bytes are wrong; "missing": it is not there; "unreadable": the system does not give it.
+    """
+
+    def __init__(self, state: str, message: str) -> None:
+        """Keeps the state beside the sentence."""
+        super().__init__(message)
+        self.state = state
+
+
+def read_notes(path: Path, identity: str) -> dict[str, Any]:
+    """The JSON that a cell's file carries beside its rows: id, cell, facts, notes, seeds (first, count) and so on.
+
+    Raises:
+        CellFileError: the file is not there, cannot be read, is damaged, or is another cell's.
+    """
+    with _reading(path), path.open("rb") as file:
+        return _notes(parquet.read_metadata(file), identity)
+
+
+def read_run(path: Path, identity: str) -> Rows:
+    """The rows of one cell's file, in arrays of the caller's own.
+
+    Raises:
+        CellFileError: the file is not there, cannot be read, is damaged, is another cell's, its rows are no table of
+            seeds by records, or a healthy seed in it holds a number that is not finite.
+    """
+    with _reading(path):
+        # From memory: a file that is replaced meanwhile does not change under the reader.
+        file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), page_checksum_verification=True)
+        first, count = _notes(file.metadata, identity)["seeds"]
+        rows = _rows(file.read(columns=_NUMBERS))
+        if (rows.start, rows.health.size) != (first, count):
+            raise ValueError(f"it holds the seeds {rows.start} to {rows.stop}, and not {count} from {first} on")
+        if not np.isfinite([rows.regret, rows.payoff])[:, rows.health == 0].all():
+            raise ValueError("a seed that it calls healthy holds a number that is not finite")
+        return rows.copy()
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Tells what the system refuses apart from damage, which makes the readers raise nearly anything."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CellFileError("missing", f"{path} is not there: the file was removed or its folder moved") from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise CellFileError("unreadable", f"{path} cannot be read: {error.strerror}") from error
+        reason = " ".join(str(error).split())
+        raise CellFileError(
+            "damaged", f"{path} is damaged: {reason}; run the sweep again to compute it anew"
+        ) from error
+
+
+def _notes(metadata: parquet.FileMetaData, identity: str) -> dict[str, Any]:
+    try:
+        notes = _meta(metadata)
+        first, count = notes["seeds"]
+        notes["seeds"] = int(first), int(count)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"its metadata cannot be read ({named(error)})") from error
+    if notes.get("id") != identity:
+        raise ValueError(f"it holds the cell {notes.get('id')}")
+    return notes
+
+
+# Files of rows -------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, cell: Mapping[str, Any] | None = None) -> Iterator[Rows]:
+    """The rows of a file, a row group at a time; ValueError when they name another set or policy than the cell."""
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group)
+            if cell is not None and any(
+                set(table[name].unique().to_pylist()) != {cell[name]} for name in ("policy", "set")
+            ):
+                raise ValueError("rows of another set or policy")
+            yield _rows(table)
+
+
+def _verified(path: Path, cell: str, rounds: Sequence[int]) -> Piece | None:
+    """What a file holds, or None when it is damaged in any way or another cell's."""
+    try:
+        with parquet.ParquetFile(path) as file:
+            if not file.schema_arrow.remove_metadata().equals(SCHEMA):
                 return None
-            if checksum != _checksum(total, meta):
+            meta = _meta(file.metadata)
+        total, first, unhealthy = hashlib.sha256(), meta["seeds"][0], 0
+        seed = first
+        for rows in _read(path, meta["cell"]):
+            if rows.start != seed or rows.rounds.tolist() != list(rounds):
                 return None
-            names = (meta["cell"]["set"], meta["cell"]["policy"], meta["cell"]["label"])
-            return Header(meta["seeds"][0], seed, {name: meta[name] for name in FACTS}, names, unhealthy)
-        except Exception:  # broken bytes make the readers raise nearly anything
+            seed = rows.stop
+            unhealthy += rows.unhealthy
+            _digest(total, rows)
+        if (meta["id"], meta["unhealthy"], sum(meta["seeds"])) != (cell, unhealthy, seed) or not _sealed(total, meta):
             return None
+        names = (meta["cell"]["set"], meta["cell"]["policy"], meta["cell"]["label"])
+        return Piece(first, seed, unhealthy, names, {name: meta[name] for name in FACTS}, path)
+    except Exception:  # broken bytes make the readers raise nearly anything
+        return None
+
+
+def _write(
+    path: Path, cell: Mapping[str, Any], pieces: Iterable[Rows], facts: Mapping[str, Any], start: int, stop: int
+) -> None:
+    """Writes rows in groups of one size, and what is known of them."""
+    total = hashlib.sha256()
+    seed, unhealthy = start, 0
+    with _writer(path, SCHEMA, _DICTIONARIES) as writer:
+        for rows in _regrouped(pieces, start):
+            _digest(total, rows)
+            unhealthy += rows.unhealthy
+            seed = rows.stop
+            writer.write_table(_table(rows, cell), row_group_size=rows.regret.size)
+        if seed != stop:
+            raise ValueError(f"cell {cell['id']}: holds the seeds {start} to {seed}, not to {stop}")
+        meta = {"id": cell["id"], "cell": dict(cell), **{name: facts[name] for name in FACTS}}
+        _seal(writer, total, {**meta, "seeds": [start, stop - start], "unhealthy": unhealthy})
 
 
 @contextlib.contextmanager
@@ -255,33 +357,23 @@ def _writer(path: Path, schema: pa.Schema, dictionaries: list[str]) -> Iterator[
             raise
 
 
-def _fill(
-    writer: parquet.ParquetWriter,
-    cell: Mapping[str, Any],
-    rows: Iterable[Rows],
-    facts: Mapping[str, Any],
-    start: int,
-    stop: int,
-) -> None:
-    """Writes rows in groups of one size, and what is known of them."""
-    total = hashlib.sha256()
-    seed, unhealthy = start, 0
-    for group in _regrouped(rows, start):
-        _digest(total, group)
-        unhealthy += int(np.count_nonzero(group.health))
-        seed = group.stop
-        writer.write_table(_table(group, cell), row_group_size=group.regret.size)
-    if seed != stop:
-        raise ValueError(f"cell {cell['id']}: holds the seeds {start} to {seed}, not to {stop}")
-    meta = {"id": cell["id"], "cell": dict(cell), **{name: facts[name] for name in FACTS}}
-    meta |= {"seeds": [start, stop - start], "unhealthy": unhealthy}
-    meta = json.loads(json.dumps(meta))
-    writer.add_key_value_metadata({METADATA: json.dumps({**meta, "checksum": _checksum(total, meta)}, sort_keys=True)})
+def _seal(writer: parquet.ParquetWriter, contents: Any, meta: Mapping[str, Any]) -> None:
+    """Adds to a file what is known of it, with a checksum over that and the hash of its contents."""
+    plain = json.loads(json.dumps(meta))
+    plain["checksum"] = digest([contents.hexdigest(), plain])
+    writer.add_key_value_metadata({METADATA: json.dumps(plain, sort_keys=True)})
 
 
-def _checksum(rows: Any, meta: Mapping[str, Any]) -> str:
-    """Hash of a file's rows and of what it says of them."""
-    return digest([rows.hexdigest(), meta])
+def _sealed(contents: Any, meta: Mapping[str, Any]) -> bool:
+    """Whether the checksum of a file is that of its contents and of what is known of it."""
+    rest = {name: value for name, value in meta.items() if name != "checksum"}
+    return bool(meta["checksum"] == digest([contents.hexdigest(), rest]))
+
+
+def _meta(metadata: parquet.FileMetaData) -> dict[str, Any]:
+    """What a file says of itself."""
+    meta: dict[str, Any] = json.loads((metadata.metadata or {})[METADATA.encode()])
+    return meta
 
 
 def _columns_digest(columns: Mapping[str, NDArray[Any]]) -> Any:
@@ -292,9 +384,7 @@ def _columns_digest(columns: Mapping[str, NDArray[Any]]) -> Any:
     return total
 
 
-def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts of a whole cell from those of its pieces: they agree but for the reruns, which add up."""
-    return {**facts[0], "reruns": sum(each["reruns"] for each in facts)}
+# Rows and Arrow's tables ---------------------------------------------------------------------------------------------
 
 
 def _table(rows: Rows, cell: Mapping[str, Any]) -> pa.Table:
@@ -302,7 +392,7 @@ def _table(rows: Rows, cell: Mapping[str, Any]) -> pa.Table:
     first = _column(np.zeros(seeds * records, np.int32))
     return pa.Table.from_arrays(
         [
-            _column(np.repeat(np.arange(rows.start, rows.stop, dtype=np.int64), records)),
+            _column(np.repeat(rows.seeds, records)),
             _column(np.tile(rows.rounds, seeds)),
             _column(rows.regret.reshape(-1)),
             _column(rows.payoff.reshape(-1)),
@@ -316,8 +406,8 @@ def _table(rows: Rows, cell: Mapping[str, Any]) -> pa.Table:
 
 def _column(values: NDArray[Any]) -> pa.Array:
     """A column that shares the array's memory; `pa.array` would import pandas, which takes longer than a cell."""
-    kept = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(kept.dtype), kept.size, [None, pa.py_buffer(kept)])
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, pa.py_buffer(values)])
 
 
 def _word(text: str) -> pa.Array:
@@ -328,22 +418,18 @@ def _word(text: str) -> pa.Array:
 
 
 def _rows(table: pa.Table) -> Rows:
-    columns = {name: table[name].to_numpy() for name in ("seed", "pull", "regret", "payoff", "health")}
-    records = int(np.searchsorted(columns["seed"], columns["seed"][0], side="right"))
-    shape = (columns["seed"].size // records, records)
-    first = columns["seed"].reshape(shape)[:, 0]
-    expected = np.repeat(np.arange(first[0], first[0] + shape[0]), records)
-    if not np.array_equal(columns["seed"], expected) or np.any(
-        columns["pull"].reshape(shape) != columns["pull"][:records]
-    ):
-        raise ValueError("rows are not sorted by seed and pull")
-    return Rows(
-        int(first[0]),
-        columns["pull"][:records],
-        columns["regret"].reshape(shape),
-        columns["payoff"].reshape(shape),
-        columns["health"].reshape(shape)[:, 0],
-    )
+    """The rows of a table; ValueError where they are no seeds by records, each seed with the same pulls."""
+    columns = {name: table[name].to_numpy() for name in _NUMBERS}
+    seed = columns["seed"]
+    records = int(np.count_nonzero(seed == seed[0])) if seed.size else 0
+    if not records or seed.size % records:
+        raise ValueError(f"it has {seed.size} rows, {records} of them of the first seed")
+    seeds, pulls, regret, payoff, health = (values.reshape(-1, records) for values in columns.values())
+    sorted_by_seed = np.all(seeds == seeds[0, 0] + np.arange(len(seeds))[:, None])
+    sorted_by_pull = np.all(pulls == pulls[0]) and np.all(np.diff(pulls[0]) > 0)
+    if not (sorted_by_seed and sorted_by_pull and np.all(health == health[:, :1])):
+        raise ValueError("its rows are not sorted by seed and pull, the same pulls for each seed")
+    return Rows(int(seed[0]), pulls[0], regret, payoff, health[:, 0])
 
 
 def _regrouped(pieces: Iterable[Rows], start: int) -> Iterator[Rows]:
@@ -356,7 +442,7 @@ def _regrouped(pieces: Iterable[Rows], start: int) -> Iterator[Rows]:
         size = max(1, GROUP_ROWS // piece.rounds.size)
         seed = piece.stop
         held.append(piece)
-        while held and sum(each.health.size for each in held) >= size:
+        while held and sum(rows.health.size for rows in held) >= size:
             whole = _joined(held)
             yield whole.part(whole.start, whole.start + size)
             held = [whole.part(whole.start + size, whole.stop)] if whole.health.size > size else []

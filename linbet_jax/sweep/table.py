@@ -9,24 +9,38 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.statistics import regret
-from linbet_jax.storage.results import CELLS, MANIFEST, RunFolderError, read_json
-from linbet_jax.sweep.reading import CellFileError, CellRun, Journey, read_journal, read_notes, read_run
+from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
+from linbet_jax.sweep import journal
+from linbet_jax.sweep.journal import Journey
+from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
 
-__all__ = ["Cell", "Pair", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
+__all__ = ["CellPair", "LoadedCell", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
 
-# Columns of the table that every cell has; constants of these names would say the same and are left out.
-ROWS = ("seed", "pull", "regret", "payoff", "health")
-NAMES = ("set", "policy", "label", "horizon")
+WORDS = pa.dictionary(pa.int32(), pa.string())
 QUANTITIES = ("regret", "payoff")
+NAMES = ("set", "policy", "label", "horizon")
+# Columns of the table that every cell has; constants of these names would say the same and are left out.
+COLUMNS: Mapping[str, pa.DataType] = {
+    "seed": pa.int64(),
+    "pull": pa.int64(),
+    "regret": pa.float64(),
+    "payoff": pa.float64(),
+    "health": pa.int64(),
+    "set": WORDS,
+    "policy": WORDS,
+    "label": WORDS,
+    "horizon": pa.int64(),
+    "cell": WORDS,
+}
 
 
 class PartialSweepWarning(UserWarning):
@@ -34,7 +48,7 @@ class PartialSweepWarning(UserWarning):
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class LoadedCell:
     """One cell of a sweep, finished or not.
 
     Attributes:
@@ -93,10 +107,10 @@ class Cell:
     @functools.cached_property
     def constants(self) -> dict[str, Any]:
         """Parameters and options under their names, the bandit's as `bandit_NAME`, the set's options as `set_NAME`."""
-        own = {**self.options, **self.parameters}
-        found = {name: value for name, value in own.items() if name not in (*ROWS, *NAMES)}
-        found |= {f"bandit_{name}": value for name, value in self.bandit.items()}
-        return found | {f"set_{name}": value for name, value in self.set_options.items()}
+        policy = {**self.options, **self.parameters}
+        constants = {name: value for name, value in policy.items() if name not in COLUMNS}
+        constants |= {f"bandit_{name}": value for name, value in self.bandit.items()}
+        return constants | {f"set_{name}": value for name, value in self.set_options.items()}
 
     def value(self, name: str) -> Any:
         """A field, a swept value, or a constant with or without `bandit_` or `set_`; None when the cell has none."""
@@ -105,12 +119,12 @@ class Cell:
         if name in self.swept:
             return self.swept[name]
         if name.startswith("policy."):
-            own = name.removeprefix("policy.")
-            return self.parameters.get(own, self.options.get(own))
+            name = name.removeprefix("policy.")
+            return self.parameters.get(name, self.options.get(name))
         constants = self.constants
         return next((constants[key] for key in (name, f"bandit_{name}", f"set_{name}") if key in constants), None)
 
-    def run(self) -> CellRun:
+    def run(self) -> Rows:
         """The replications, read from the file.
 
         Raises:
@@ -125,7 +139,7 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
+class CellPair:
     """Two cells compared seed by seed.
 
     Attributes:
@@ -135,8 +149,8 @@ class Pair:
         wins: share of seeds in which the first value is the smaller one.
     """
 
-    first: Cell
-    second: Cell
+    first: LoadedCell
+    second: LoadedCell
     difference: regret.Summary
     wins: regret.Share
 
@@ -151,7 +165,7 @@ class Results:
             say so from then on.
     """
 
-    def __init__(self, path: Path, manifest: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+    def __init__(self, path: Path, manifest: Mapping[str, Any], cells: Sequence[LoadedCell]) -> None:
         """Keeps what was read; no rows are read here."""
         self.path = path
         self.manifest = manifest
@@ -175,33 +189,33 @@ class Results:
         return all(cell.whole for cell in self.cells)
 
     @property
-    def absent(self) -> tuple[Cell, ...]:
+    def absent(self) -> tuple[LoadedCell, ...]:
         """The cells that are not done: what no table or average of this sweep (or not all of it) holds."""
         return tuple(cell for cell in self.cells if not cell.whole)
 
-    def _runs(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, CellRun]]:
+    def _runs(self, cells: Iterable[LoadedCell]) -> Iterator[tuple[LoadedCell, Rows]]:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
         errors = []
         for cell in cells:
-            kept = cell
-            if cell.readable:
-                try:
-                    run = cell.run()
-                except CellFileError as error:
-                    kept = self._mark(cell, error)
-                else:
-                    yield cell, run
-                    continue
-            errors += [kept.error] if kept.state in _SPOILED or kept is not cell else []
+            read, run = self._run_of(cell)
+            if run is not None:
+                yield cell, run
+            elif read.state in _SPOILED or read is not cell:
+                errors.append(read.error)
         if errors:
             count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
             warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
 
-    def _mark(self, cell: Cell, error: CellFileError) -> Cell:
-        """Notes that a cell's file cannot be read; returns the cell that says so."""
-        marked = spoiled(cell, error)
-        self.cells = tuple(marked if each.id == cell.id else each for each in self.cells)
-        return marked
+    def _run_of(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
+        """A cell with its replications; with None, and noted in `cells`, where its file cannot be read after all."""
+        if not cell.readable:
+            return cell, None
+        try:
+            return cell, cell.run()
+        except CellFileError as error:
+            marked = spoiled(cell, error)
+            self.cells = tuple(marked if other.id == cell.id else other for other in self.cells)
+            return marked, None
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -211,15 +225,18 @@ class Results:
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the table's columns."""
-        return (*ROWS, *NAMES, "cell", *self._constants)
+        return tuple(self._types)
 
     @functools.cached_property
-    def _constants(self) -> dict[str, pa.DataType]:
-        """Every constant and swept name that some cell has, with the Arrow type that holds all its values."""
+    def _constants(self) -> tuple[str, ...]:
+        """Every constant and swept name that some cell has."""
         names = dict.fromkeys(name for cell in self.cells for name in cell.constants)
-        names |= dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype"))
-        values = {name: [cell.value(name) for cell in self.cells] for name in names}
-        return {name: _type_of(found) for name, found in values.items()}
+        return tuple(names | dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype")))
+
+    @functools.cached_property
+    def _types(self) -> dict[str, pa.DataType]:
+        """The table's columns; of a constant the Arrow type that holds the values of all cells."""
+        return {**COLUMNS, **{name: _type_of(cell.value(name) for cell in self.cells) for name in self._constants}}
 
     @functools.cached_property
     def table(self) -> pa.Table:
@@ -247,20 +264,11 @@ class Results:
         """
         wanted = self.columns if columns is None else tuple(columns)
         for name in wanted:
-            if name not in self.columns:
+            if name not in self._types:
                 raise InputError(f"column {name!r}: the table has {', '.join(self.columns)}")
-        schema = pa.schema([(name, self._column_type(name)) for name in wanted])
-        parts = [_rows(cell, run, schema, last=last) for cell, run in self._runs(self.cells)]
-        return pa.Table.from_batches(parts, schema=schema)
-
-    def _column_type(self, name: str) -> pa.DataType:
-        if name in ("seed", "pull", "health", "horizon"):
-            return pa.int64()
-        if name in QUANTITIES:
-            return pa.float64()
-        if name in (*NAMES, "cell"):
-            return pa.dictionary(pa.int32(), pa.string())
-        return self._constants[name]
+        schema = pa.schema([(name, self._types[name]) for name in wanted])
+        batches = [_batch(cell, run.last if last else run, schema) for cell, run in self._runs(self.cells)]
+        return pa.Table.from_batches(batches, schema=schema)
 
     def to_pandas(self) -> Any:
         """The table as a pandas DataFrame.
@@ -281,24 +289,24 @@ class Results:
             ImportError: xarray is not installed.
         """
         xarray = _needs("xarray", "to_xarray")
-        held = list(self._runs(self.cells))
-        seeds = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.seeds for _, run in held)]))
-        records = max((run.rounds.size for _, run in held), default=0)
-        shape = (len(held), seeds.size, records)
+        runs = list(self._runs(self.cells))
+        seeds = np.unique(np.concatenate([np.zeros(0, np.int64), *(run.seeds for _, run in runs)]))
+        records = max((run.rounds.size for _, run in runs), default=0)
+        shape = (len(runs), seeds.size, records)
         numbers = {name: np.full(shape, np.nan) for name in QUANTITIES}
         health, pulls = np.full(shape[:2], -1, np.int64), np.full((shape[0], records), -1, np.int64)
-        for place, (_, run) in enumerate(held):
+        for row, (_, run) in enumerate(runs):
             at, count = np.searchsorted(seeds, run.seeds), run.rounds.size
             for name, grid in numbers.items():
-                grid[place, at, :count] = getattr(run, name)
-            health[place, at], pulls[place, :count] = run.health, run.rounds
-        along: dict[str, Any] = {"cell": ("cell", [cell.id for cell, _ in held]), "seed": ("seed", seeds)}
+                grid[row, at, :count] = getattr(run, name)
+            health[row, at], pulls[row, :count] = run.health, run.rounds
+        coordinates: dict[str, Any] = {"cell": ("cell", [cell.id for cell, _ in runs]), "seed": ("seed", seeds)}
         for name in (*NAMES, *self._constants):
-            values = [_fitting(cell.value(name), self._column_type(name)) for cell, _ in held]
-            along[name] = ("cell", np.array(values, dtype=object if None in values else None))
+            values = [_fitting(cell.value(name), self._types[name]) for cell, _ in runs]
+            coordinates[name] = ("cell", np.array(values, dtype=object if None in values else None))
         data: dict[str, Any] = {"health": (("cell", "seed"), health), "pull": (("cell", "record"), pulls)}
-        data.update({name: (("cell", "seed", "record"), grid) for name, grid in numbers.items()})
-        return xarray.Dataset(data, coords=along)
+        data |= {name: (("cell", "seed", "record"), grid) for name, grid in numbers.items()}
+        return xarray.Dataset(data, coords=coordinates)
 
     def select(self, **conditions: Any) -> Results:
         """The cells whose fields have the given values.
@@ -314,7 +322,7 @@ class Results:
         Raises:
             InputError: no cell has such a field, or none has that value; the message lists what there is.
         """
-        kept = list(self.cells)
+        cells = self.cells
         for name, wanted in conditions.items():
             allowed = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
             there = {json.dumps(_plain(value)): value for cell in self.cells if (value := cell.value(name)) is not None}
@@ -325,12 +333,12 @@ class Results:
                 if not any(_same(value, other) for other in there.values()):
                     listing = ", ".join(list(there)[:20]) + (" ..." if len(there) > 20 else "")
                     raise InputError(f"{name}={value!r}: no cell has that value; there are {listing}")
-            kept = [cell for cell in kept if any(_same(value, cell.value(name)) for value in allowed)]
-        if not kept:
+            cells = tuple(cell for cell in cells if any(_same(value, cell.value(name)) for value in allowed))
+        if not cells:
             raise InputError(
                 f"no cell has all of {', '.join(f'{name}={value!r}' for name, value in conditions.items())}"
             )
-        return Results(self.path, self.manifest, kept)
+        return Results(self.path, self.manifest, cells)
 
     def summary(self, quantity: str = "regret", *, level: float = 0.95) -> pa.Table:
         """One row per cell, whatever its state: statistics over seeds at the horizon.
@@ -347,26 +355,20 @@ class Results:
             InputError: an unknown quantity.
         """
         _check_quantity(quantity)
-        swept = [name for name in self.swept if name not in (*NAMES, "dtype")]
+        swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.swept if n not in (*NAMES, "dtype")}
+        types: dict[str, pa.DataType] = {"cell": pa.string()} | dict.fromkeys(NAMES, pa.string())
+        types |= {"horizon": pa.int64(), **swept, "state": pa.string(), "seeds": pa.int64()}
+        types |= {name: pa.int64() if name in ("unhealthy", "n") else pa.float64() for name in _STATISTICS}
         rows = []
-        for each in self.cells:
-            cell, numbers = each, {}
-            if cell.readable:
-                try:
-                    run = cell.run()
-                except CellFileError as error:
-                    cell = self._mark(cell, error)
-                else:
-                    numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
-            row: dict[str, Any] = {"cell": cell.id} | {name: getattr(cell, name) for name in NAMES}
-            row |= {name: _fitting(cell.value(name), _type_of([c.value(name) for c in self.cells])) for name in swept}
-            row |= {"state": cell.state, "seeds": cell.stored}
-            rows.append(row | {name: numbers.get(name) for name in _STATISTICS} | {"error": cell.error or None})
-        types: dict[str, pa.DataType] = dict.fromkeys(("cell", "set", "policy", "label", "state", "error"), pa.string())
-        types |= dict.fromkeys(("horizon", "seeds", "unhealthy", "n"), pa.int64())
-        types |= {name: _type_of([c.value(name) for c in self.cells]) for name in swept}
-        names = list(rows[0]) if rows else list(types)
-        return pa.Table.from_pylist(rows, schema=pa.schema([(name, types.get(name, pa.float64())) for name in names]))
+        for listed in self.cells:
+            cell, run = self._run_of(listed)
+            numbers = {}
+            if run is not None:
+                numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
+            row = {"cell": cell.id, "state": cell.state, "seeds": cell.stored, "error": cell.error or None}
+            row |= {name: getattr(cell, name) for name in NAMES} | numbers
+            rows.append(row | {name: _fitting(cell.value(name), kind) for name, kind in swept.items()})
+        return pa.Table.from_pylist(rows, schema=pa.schema({**types, "error": pa.string()}))
 
     def paired(
         self,
@@ -375,7 +377,7 @@ class Results:
         *,
         quantity: str = "regret",
         level: float = 0.95,
-    ) -> tuple[Pair, ...]:
+    ) -> tuple[CellPair, ...]:
         """Compares cells seed by seed: all cells of a sweep share the key, so a seed met the same noise in both.
 
         Args:
@@ -418,6 +420,7 @@ class Results:
         return [*policy, *(name for name in self.swept if name not in {*NAMES, *named, *plain})]
 
 
+_TABLES = ("options", "parameters", "bandit", "set_options", "swept")  # of a manifest's entry, where it has them
 _SPOILED = ("damaged", "unreadable")
 _STATES = ("partial", "failed", *_SPOILED, "started", "missing")
 _STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
@@ -438,25 +441,25 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     config = manifest.get("config") if isinstance(manifest, dict) else None
     if not isinstance(config, dict) or config.get("kind") != "sweep" or not isinstance(manifest.get("cells"), list):
         raise RunFolderError(f"{path / MANIFEST} is not the manifest of a sweep")
-    journal = read_journal(path)
+    journeys = journal.journeys(journal.read(path))
     try:
-        cells = [_cell(path, entry, journal) for entry in manifest["cells"]]
+        cells = [_cell(path, entry, journeys) for entry in manifest["cells"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {type(error).__name__} {error}") from error
+        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {named(error)}") from error
     sweep = Results(path, manifest, cells)
     if warn and not sweep.complete:
         warnings.warn(f"{path}: {sweep.progress}; see .absent", PartialSweepWarning, stacklevel=2)
     return sweep
 
 
-def spoiled(cell: Cell, error: CellFileError) -> Cell:
+def spoiled(cell: LoadedCell, error: CellFileError) -> LoadedCell:
     """The cell, with the reason why its file gives no rows."""
     return dataclasses.replace(cell, state=error.state, stored=0, error=str(error))
 
 
 def compare(
-    first: Cell, second: Cell, run: CellRun, other: CellRun, *, quantity: str = "regret", level: float = 0.95
-) -> Pair:
+    first: LoadedCell, second: LoadedCell, run: Rows, other: Rows, *, quantity: str = "regret", level: float = 0.95
+) -> CellPair:
     """Two cells compared over the seeds that both hold.
 
     Raises:
@@ -467,7 +470,7 @@ def compare(
         raise InputError(f"cells {first.id} and {second.id} have no seed in common")
     values = getattr(run, quantity)[at, -1], getattr(other, quantity)[beside, -1]
     health = run.health[at], other.health[beside]
-    return Pair(
+    return CellPair(
         first,
         second,
         regret.paired_difference(*values, *health, level=level),
@@ -475,12 +478,12 @@ def compare(
     )
 
 
-def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]) -> Cell:
+def _cell(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey]) -> LoadedCell:
     identity, seeds = str(entry["id"]), int(entry["seeds"])
     if not identity.isalnum():
         raise ValueError(f"id {identity!r}")
-    path = folder / CELLS / f"{identity}.parquet"
-    journey = journal.get(identity, Journey())
+    path = Store(folder).cell_path(identity)
+    journey = journeys.get(identity, Journey())
     stored, error = 0, journey.error
     try:
         stored = read_notes(path, identity)["seeds"][1]
@@ -490,7 +493,7 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
         state, error = trouble.state, error if trouble.state == "missing" else str(trouble)
         if state == "missing":
             state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
-    return Cell(
+    return LoadedCell(
         id=identity,
         set=str(entry["set"]),
         policy=str(entry["policy"]),
@@ -498,11 +501,7 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
         label=str(entry.get("label") or entry["policy"]),
         horizon=int(entry["horizon"]),
         dtype=str(entry["dtype"]),
-        options=dict(entry.get("options") or {}),
-        parameters=dict(entry.get("parameters") or {}),
-        bandit=dict(entry.get("bandit") or {}),
-        set_options=dict(entry.get("set_options") or {}),
-        swept=dict(entry.get("swept") or {}),
+        **{name: dict(entry.get(name) or {}) for name in _TABLES},
         seeds=seeds,
         records=int(entry["records"]),
         state=state,
@@ -513,29 +512,26 @@ def _cell(folder: Path, entry: Mapping[str, Any], journal: Mapping[str, Journey]
     )
 
 
-def _rows(cell: Cell, run: CellRun, schema: pa.Schema, *, last: bool) -> pa.RecordBatch:
+def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema) -> pa.RecordBatch:
     """One cell's part of the table."""
-    records = slice(-1, None) if last else slice(None)
-    pulls = run.rounds[records]
-    count = run.seeds.size * pulls.size
-    made: dict[str, Callable[[], Any]] = {
-        "seed": lambda: np.repeat(run.seeds, pulls.size),
-        "pull": lambda: np.tile(pulls, run.seeds.size),
-        "regret": lambda: run.regret[:, records].ravel(),
-        "payoff": lambda: run.payoff[:, records].ravel(),
-        "health": lambda: np.repeat(run.health, pulls.size),
+    seeds, records = run.regret.shape
+    numbers = {
+        "seed": np.repeat(run.seeds, records),
+        "pull": np.tile(run.rounds, seeds),
+        "regret": run.regret.ravel(),
+        "payoff": run.payoff.ravel(),
+        "health": np.repeat(run.health, records),
     }
     columns = []
     for field in schema:
-        if field.name in made:
-            columns.append(pa.array(made[field.name](), type=field.type))
-            continue
         value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
-        if pa.types.is_dictionary(field.type):
-            places = pa.array(np.zeros(count, np.int32), mask=None if value is not None else np.ones(count, bool))
+        if field.name in numbers:
+            columns.append(pa.array(numbers[field.name], type=field.type))
+        elif pa.types.is_dictionary(field.type):
+            places = pa.array(np.zeros(seeds * records, np.int32), mask=np.full(seeds * records, value is None))
             columns.append(pa.DictionaryArray.from_arrays(places, pa.array([str(value)])))
         else:
-            columns.append(pa.repeat(pa.scalar(value, type=field.type), count))
+            columns.append(pa.repeat(pa.scalar(value, type=field.type), seeds * records))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -545,7 +541,7 @@ def _type_of(values: Iterable[Any]) -> pa.DataType:
     for allowed, kind in (({bool}, pa.bool_()), ({int}, pa.int64()), ({int, float}, pa.float64())):
         if kinds and kinds <= allowed:
             return kind
-    return pa.dictionary(pa.int32(), pa.string())
+    return WORDS
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:
@@ -569,7 +565,7 @@ def _same(wanted: Any, value: Any) -> bool:
     return type(wanted) is type(value) and bool(_plain(wanted) == _plain(value))
 
 
-def _comparable(first: Cell, second: Cell, shared: Sequence[str]) -> bool:
+def _comparable(first: LoadedCell, second: LoadedCell, shared: Sequence[str]) -> bool:
     """Whether two cells met the same noise on the same instance, and agree in what nobody asked to differ."""
     if any(getattr(first, name) != getattr(second, name) for name in ("set", "horizon", "dtype")):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 from linbet_jax.errors import InputError
 from linbet_jax.simulation import runtime
@@ -47,8 +48,8 @@ class Address:
 
     def __post_init__(self) -> None:
         """Checks the form of the address."""
-        found = re.fullmatch(r"(tcp|tls)://(\[[^\]\s]+\]|[^:/\s]+):(\d{1,5})", self.url)
-        if found is None or not 1 <= int(found[3]) <= 65535:
+        match = re.fullmatch(r"(tcp|tls)://(\[[^\]\s]+\]|[^:/\s]+):(\d{1,5})", self.url)
+        if match is None or not 1 <= int(match[3]) <= 65535:
             raise InputError(f"--cluster {self.url}: must be tcp://HOST:PORT or tls://HOST:PORT, PORT from 1 to 65535")
 
 
@@ -93,15 +94,23 @@ class Slurm:
 Target = Local | Address | Slurm
 
 
-def parse(text: str) -> Local | Address | type[Slurm]:
-    """What `--cluster` names; a Slurm queue is its class, for it needs more options.
+def parse(text: str, **slurm: Any) -> Target:
+    """What `--cluster` names.
+
+    Args:
+        text: `local`, `local:N`, tcp://HOST:PORT, tls://HOST:PORT, or `slurm`.
+        **slurm: fields of `Slurm`, which go with `slurm` alone.
 
     Raises:
-        InputError: it is none of the allowed forms.
+        InputError: it is none of the allowed forms, or a field is wrong, missing, or another target's.
     """
     kind, colon, rest = text.partition(":")
     if text == "slurm":
-        return Slurm
+        if "queue" not in slurm:
+            raise InputError("--cluster slurm: needs --queue NAME, the partition whose jobs are the workers")
+        return Slurm(**slurm)
+    for name in slurm:
+        raise InputError(f"--{name}: goes with --cluster slurm")
     if kind == "local" and (not colon or re.fullmatch(r"-?\d{1,9}", rest)):
         return Local(int(rest) if colon else None)
     if "://" in text:

@@ -20,7 +20,7 @@ import numpy as np
 from linbet_jax import noise
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.results import Result
@@ -37,9 +37,9 @@ _KEPT = 2048  # bandits and policies that a process keeps built
 class Built(NamedTuple):
     """What a cell's plain data stands for."""
 
-    bandit: LinearBandit
     policy: Policy
     params: Any
+    bandit: LinearBandit
 
 
 def build(cell: Mapping[str, Any]) -> Built:
@@ -51,10 +51,10 @@ def build(cell: Mapping[str, Any]) -> Built:
     Raises:
         ValueError: what the bandit's or the policy's own checks say.
     """
-    player = cell["policy"]
-    bandit = build_bandit(cell["set"], cell["horizon"])
-    policy, params = _policy(_Plain(player, json.dumps(player, sort_keys=True, default=str)), bandit, cell["horizon"])
-    return Built(bandit, policy, params)
+    player, horizon = cell["policy"], cell["horizon"]
+    bandit = build_bandit(cell["set"], horizon)
+    policy, params = _policy(_Plain(json.dumps(player, sort_keys=True, default=str), player), bandit, horizon)
+    return Built(policy, params, bandit)
 
 
 def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
@@ -63,21 +63,15 @@ def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
     Raises:
         ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
     """
-    return _bandit(_Plain(world, world["content"]), horizon if world["source"] == LOWER_BOUND else 0)
+    return _bandit(_Plain(world["content"], world), horizon if world["source"] == LOWER_BOUND else 0)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Plain:
-    """Plain data as a key of a cache."""
+    """Plain data as a key of a cache: equal where the text that stands for them is."""
 
-    def __init__(self, value: Mapping[str, Any], text: str) -> None:
-        self.value = value
-        self._text = text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Plain) and self._text == other._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
+    text: str
+    value: Mapping[str, Any] = dataclasses.field(compare=False)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -88,7 +82,10 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         if not isinstance(bandit, LinearBandit):
             raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
         return bandit
-    law: Any = _law(**values.pop("noise")) if "noise" in values else None
+    law: Any = values.pop("noise", None)
+    if law is not None:
+        arguments = dict(law)
+        law = getattr(noise, arguments.pop("law"))(**arguments)
     seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
     label = plain.value["label"]
     if source == LOWER_BOUND:
@@ -116,10 +113,6 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
     assert base.arms is not None
     assert base.theta_star is not None
     return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
-
-
-def _law(law: str, **values: Any) -> Any:
-    return getattr(noise, law)(**values)
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -157,23 +150,17 @@ def run_part(
     cells, begun = part["cells"], time.perf_counter()
     try:
         results = _simulate(part, cells, progress, devices)
-        found = {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)}
+        plain = {cell["id"]: _plain_result(result) for cell, result in zip(cells, results, strict=True)}
+        seconds = {"compile_seconds": results[0].compile_seconds, "run_seconds": results[0].run_seconds}
     except Exception as error:  # a policy of one's own may raise anything, and only its cell fails
-        if len(cells) == 1:
-            broken = {"error": f"{type(error).__name__}: {error}"}
-            seconds = time.perf_counter() - begun
-            return {"cells": {cells[0]["id"]: broken}, "compile_seconds": 0.0, "run_seconds": seconds}
-        alone = [run_part({**part, "cells": [cell]}, devices=devices) for cell in cells]
-        return {
-            "cells": {name: result for outcome in alone for name, result in outcome["cells"].items()},
-            "compile_seconds": sum(outcome["compile_seconds"] for outcome in alone),
-            "run_seconds": sum(outcome["run_seconds"] for outcome in alone),
-        }
-    return {
-        "cells": found,
-        "compile_seconds": results[0].compile_seconds,
-        "run_seconds": results[0].run_seconds,
-    }
+        if len(cells) > 1:
+            alone = [run_part({**part, "cells": [cell]}, devices=devices) for cell in cells]
+            plain = {name: result for outcome in alone for name, result in outcome["cells"].items()}
+            seconds = {name: sum(outcome[name] for outcome in alone) for name in ("compile_seconds", "run_seconds")}
+        else:
+            plain = {cells[0]["id"]: {"error": named(error)}}
+            seconds = {"compile_seconds": 0.0, "run_seconds": time.perf_counter() - begun}
+    return {"cells": plain, **seconds}
 
 
 def _simulate(
@@ -182,7 +169,7 @@ def _simulate(
     built = [build(cell) for cell in cells]
     results = simulate_grid(
         built[0].policy,
-        [each.params for each in built],
+        [cell.params for cell in built],
         built[0].bandit,
         horizon=cells[0]["horizon"],
         seeds=np.arange(part["start"], part["stop"], dtype=np.int64),

@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from linbet_jax.errors import InputError
+from linbet_jax.errors import InputError, named
 from linbet_jax.simulation import runtime
 from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.storage import provenance
 from linbet_jax.sweep.work import run_part
 
-__all__ = ["Setup", "compute", "numbers", "prepare", "where"]
+__all__ = ["WorkerSetup", "compute", "numbers", "prepare", "where"]
 
 
-class Setup(NamedTuple):
+class WorkerSetup(NamedTuple):
     """What the driver asks of its workers.
 
     Attributes:
@@ -40,8 +40,8 @@ class Setup(NamedTuple):
 
 def numbers(kind: str) -> dict[str, Any]:
     """What must be equal in every process whose results are put together."""
-    found = {name: value for name, value in provenance.numerics("", kind).items() if name != "dtype"}
-    return {**found, "jax_enable_x64": x64_enabled()}
+    numerics = {name: value for name, value in provenance.numerics("", kind).items() if name != "dtype"}
+    return {**numerics, "jax_enable_x64": x64_enabled()}
 
 
 def where() -> dict[str, Any]:
@@ -49,7 +49,7 @@ def where() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "cores": runtime.usable_cores()}
 
 
-def prepare(setup: Setup, dask_worker: Any) -> dict[str, Any]:
+def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
     """Pins this process to its cores, sets JAX up, and says what it computes on.
 
     Args:
@@ -69,13 +69,13 @@ def prepare(setup: Setup, dask_worker: Any) -> dict[str, Any]:
     lanes = min(setup.lanes, len(runtime.usable_cores())) if cores is None else len(cores)
     if setup.device == "cpu" and cores is not None:
         _pin(cores)
-    took = runtime.prepare(setup.device, cores=lanes if setup.device == "cpu" else None)
-    own = numbers(took.kind)
-    unequal = [f"{k} is {own.get(k)} there, {v} here" for k, v in setup.numbers.items() if own.get(k) != v]
-    return {"kind": took.kind, "lanes": took.count, "differences": unequal}
+    devices = runtime.prepare(setup.device, cores=lanes if setup.device == "cpu" else None)
+    there = numbers(devices.kind)
+    unequal = [f"{k} is {there.get(k)} there, {v} here" for k, v in setup.numbers.items() if there.get(k) != v]
+    return {"kind": devices.kind, "lanes": devices.count, "differences": unequal}
 
 
-def compute(setup: Setup, spec: Mapping[str, Any]) -> dict[str, Any]:
+def compute(setup: WorkerSetup, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Runs a part (`work.run_part`) in a worker.
 
     Returns:
@@ -84,16 +84,12 @@ def compute(setup: Setup, spec: Mapping[str, Any]) -> dict[str, Any]:
     from distributed import get_worker
 
     worker = get_worker()
-    told = {"worker": f"{socket.gethostname()}/{worker.name}"}
+    name = f"{socket.gethostname()}/{worker.name}"
     try:
-        found = prepare(setup, worker)
-    except InputError as error:
-        return {**told, "refused": str(error)}
+        refused = "; ".join(prepare(setup, worker)["differences"])
     except Exception as error:  # whatever JAX raises where a driver or a device is broken
-        return {**told, "refused": f"{type(error).__name__}: {error}"}
-    if found["differences"]:
-        return {**told, "refused": "; ".join(found["differences"])}
-    return {**told, "result": run_part(spec)}
+        refused = str(error) if isinstance(error, InputError) else named(error)
+    return {"worker": name, "refused": refused} if refused else {"worker": name, "result": run_part(spec)}
 
 
 def _pin(cores: Sequence[int]) -> None:

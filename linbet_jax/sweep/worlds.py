@@ -20,13 +20,13 @@ from linbet_jax.errors import InputError
 from linbet_jax.storage.provenance import instance_digest
 from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins
-from linbet_jax.sweep.model import ARMS, SetChoice
-from linbet_jax.sweep.schema import decoded, nearest, shown
+from linbet_jax.sweep.model import ARMS, Choice
+from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
 __all__ = ["instance_hash", "spec", "with_files"]
 
 
-def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
+def spec(choice: Choice, folder: Path) -> dict[str, Any]:
     """A set as plain data: its values, with the arms of a file read in, and `content`, the hash of it all.
 
     Raises:
@@ -39,7 +39,7 @@ def spec(choice: SetChoice, folder: Path) -> dict[str, Any]:
         if isinstance(theta, str):
             theta = _column(_matrix(folder / theta, f"{choice.where}.theta_star")[0])
         plain["values"] |= {"arms": arms, "theta_star": np.asarray(theta, np.float64)}
-    if ":" in choice.source:
+    if choice.custom:
         _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
         plain |= {"folder": str(folder), "digest": source}
     if "noise" in choice.values:
@@ -78,8 +78,8 @@ def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
 
 @functools.cache
 def _laws() -> dict[str, Any]:
-    found = {name: getattr(noise, name) for name in noise.__all__}
-    return {name: law for name, law in found.items() if dataclasses.is_dataclass(law)}
+    exported = {name: getattr(noise, name) for name in noise.__all__}
+    return {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
 
 
 def _law(values: Any, where: str) -> Any:
@@ -92,7 +92,7 @@ def _law(values: Any, where: str) -> Any:
     known = inspect.signature(_laws()[name]).parameters
     for field in arguments:
         if field not in known:
-            raise InputError(f"{where}.{field}: unknown key{nearest(field, known)}")
+            raise InputError(unknown_key(f"{where}.{field}", field, known))
     for field, parameter in known.items():
         if parameter.default is parameter.empty and field not in arguments:
             raise InputError(f"{where}.{field}: is missing; {name} needs it")
