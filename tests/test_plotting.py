@@ -6,14 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from linbet_jax.figures import plotting
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure
+from linbet_jax.policies.oful import OfulParams
 from linbet_jax.statistics.regret import summarize
 from linbet_jax.statistics.tuning import TuningCurve
 
@@ -418,3 +421,65 @@ def test_colours_of_own_policies_show_on_both_pages():
         assert color not in plotting.COLORS.values()
         assert contrast(color, "#FFFFFF") >= 3
         assert contrast(color, "#171B21") >= 3
+
+
+# From results to a figure in one call
+
+
+def played(name, delta=0.1, scale=1.0, horizon=200):
+    """What a simulation of three seeds might give, without one."""
+    rounds = np.arange(50, horizon + 1, 50)
+    regret = np.outer([1.0, 2.0, 9.0], rounds) * scale
+    params = OfulParams(ridge=1.0, delta=delta, theta_norm=1.0, noise_scale=1.0, radius_scale=scale, horizon=200.0)
+    return SimpleNamespace(name=name, params=params, rounds=rounds, regret=regret, payoff=-regret, health=np.zeros(3))
+
+
+def test_curves_of_results_are_labelled_by_policy_scale_and_what_differs():
+    ax = plotting.curves([played("oful"), played("crt"), played("oful", scale=0.1)]).axes[0]
+    assert labels(ax) == ["OFUL", "CRT", "OFUL ×0.1"]
+    ax = plotting.curves([played("oful"), played("oful", delta=0.01)], title="Deltas").axes[0]
+    assert labels(ax) == ["OFUL, delta 0.1", "OFUL, delta 0.01"]
+    colors = [text.get_color() for text in ax.texts]
+    assert colors[0] == plotting.COLORS["oful"]
+    assert len({*colors}) == 2
+    [line, *_] = ax.lines
+    np.testing.assert_array_equal(line.get_xdata()[-4:], [50, 100, 150, 200])
+    np.testing.assert_allclose(line.get_ydata()[-4:], 4.0 * np.array([50, 100, 150, 200]))
+
+
+def test_a_mapping_names_curves_or_panels():
+    one = plotting.curves({"mine": played("oful"), "yours": played("crt")}, quantity="payoff")
+    assert labels(one.axes[0]) == ["mine", "yours"]
+    assert one.axes[0].get_ylabel() == "cumulative payoff"
+    two = plotting.curves({"S1": [played("oful")], "S2": played("crt")}, log=True)
+    assert [ax.get_title(loc="left") for ax in two.axes] == ["S1", "S2"]
+    assert [ax.get_xscale() for ax in two.axes] == ["log", "log"]
+
+
+def test_the_final_records_with_interval_and_median():
+    figure = plotting.final([played("oful"), played("crt", horizon=100)])
+    ax = figure.axes[0]
+    assert labels(ax) == ["OFUL", "CRT"]
+    assert ax.get_xlabel() == "final regret"
+    assert {(float(line.get_xdata()[0]), line.get_marker()) for line in ax.lines} >= {(800.0, "o"), (400.0, "x")}
+    assert plotting.final(played("oful")).axes[0].get_xlabel() == "regret after 200 pulls"
+
+
+@pytest.mark.parametrize("draw", [plotting.curves, plotting.final])
+def test_what_cannot_be_drawn_is_named(draw):
+    for nothing in ([], {}, {"S1": []}):
+        with pytest.raises(ValueError, match="there is nothing to draw"):
+            draw(nothing)
+    for wrong in (3, [played("oful"), "crt"], {"S1": [4]}):
+        with pytest.raises(ValueError, match="is no result: give what simulate, simulate_grid or load returned"):
+            draw(wrong)
+    with pytest.raises(ValueError, match="quantity='reward': must be 'regret' or 'payoff'"):
+        draw(played("oful"), quantity="reward")
+
+
+@pytest.mark.parametrize("draw", [plotting.curves, plotting.final])
+def test_no_label_is_cut_off(draw):
+    figure = draw([played("oful", delta=0.123456), played("oful", delta=1e-9)])
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    for text in figure.axes[0].texts:
+        assert text.get_window_extent(renderer).x1 <= figure.bbox.x1

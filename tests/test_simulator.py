@@ -177,7 +177,7 @@ def test_running_is_timed_wherever_it_happens(monkeypatch):
         return slow, seconds
 
     monkeypatch.setattr(launches, "_program", program)
-    monkeypatch.setattr(simulator, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=time.sleep))
+    monkeypatch.setattr(launches, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=time.sleep))
     timed = run("uniform", bandit_of(), num_seeds=40, devices=jax.devices()[:1], block_size=16)
     assert (timed.run_seconds, timed.compile_seconds) == (15.0, 0.0)
 
