@@ -207,3 +207,11 @@ def test_the_health_of_an_exponent_has_the_shape_of_its_regrets(shape):
     regrets = np.array([[1.0, 2.0, 4.0], [1.0, 3.0, 5.0]])
     with pytest.raises(ValueError, match=r"health must be \[2, 3\] or \[2\], got the shape"):
         regret.exponent_interval([1, 2, 3], regrets, np.zeros(shape, int))
+
+
+def test_what_python_shows_is_one_line():
+    curve = repr(regret.summarize(np.arange(12.0).reshape(4, 3), np.array([0, 0, 0, 5])))
+    assert curve == (
+        "Summary(mean 5, 95% interval -2.4524 to 12.452, median 5 at the last of 3 records; 3 seeds, 1 unhealthy)"
+    )
+    assert repr(regret.summarize([2.0])) == "Summary(mean 2, 95% interval nan to nan, median 2; 1 seeds)"

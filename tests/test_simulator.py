@@ -1,6 +1,7 @@
 """The simulator: seeds, blocks and devices, records, health, fresh instances, changing sets, and what it refuses."""
 
 import _thread
+import dataclasses
 import gc
 import json
 import os
@@ -1190,3 +1191,21 @@ def test_programs_that_close_over_tables_are_bounded_and_let_go_of_them(monkeypa
     jax.clear_caches()
     gc.collect()
     assert [table() is None for table in tables] == [True, True, False]
+
+
+def test_what_python_shows_is_one_line():
+    bandit = bandit_of()
+    result = run("menu", bandit, horizon=400, num_seeds=2, trace=True, coverage=True)
+    error = np.std(result.regret[:, -1], ddof=1) / np.sqrt(2)
+    assert repr(result).startswith(
+        f"Result(menu, seeds 2, pulls 400, final regret {result.regret[:, -1].mean():.4g} ± {error:.2g}, final payoff "
+    )
+    assert "\n" not in repr(result)
+    assert len(repr(result)) < 150
+    assert "<tr><th>policy</th><td>menu</td></tr>" in result._repr_html_()
+    assert repr(result.trace) == "Trace(2 seeds, 400 pulls)"
+    assert repr(result.coverage).startswith("Coverage(2 of 2 seeds covered, worst ratio 0.")
+    ill = dataclasses.replace(result, health=np.array([0, 7]))
+    assert repr(ill).endswith(", unhealthy 1 seeds, left out above)")
+    policy, _ = lb.make_policy("menu", bandit, horizon=400)
+    assert repr(policy) == f"Policy('menu', pulls_per_epoch={policy.pulls_per_epoch}, k={policy.pulls_per_epoch}, N=1)"

@@ -118,6 +118,11 @@ class Policy(NamedTuple):
     buffers: Buffers | None = None
     about: About = About()
 
+    def __repr__(self) -> str:
+        """Its name and the facts worth printing; the functions have no names of their own."""
+        facts = "".join(f", {name}={value:g}" for name, value in self.about.facts)
+        return f"Policy({self.name!r}, pulls_per_epoch={self.pulls_per_epoch}{facts})"
+
     def with_notes(self, *, facts: tuple[tuple[str, float], ...] = (), notes: tuple[str, ...] = ()) -> Policy:
         """The same policy with these facts and notes; see :class:`About`."""
         return self._replace(about=dataclasses.replace(self.about, facts=facts, notes=notes))

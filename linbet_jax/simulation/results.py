@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import sys
 import warnings
 from typing import Any
@@ -14,15 +15,19 @@ from linbet_jax.errors import UnhealthyWarning
 from linbet_jax.policies.policy import Policy
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Trace:
     """Every choice and payoff: arms [S, T] int32 and payoffs [S, T]."""
 
     arms: npt.NDArray[np.int32]
     payoffs: npt.NDArray[np.floating[Any]]
 
+    def __repr__(self) -> str:
+        """How much there is."""
+        return "Trace({} seeds, {} pulls)".format(*self.arms.shape)
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Coverage:
     """Whether the policy's confidence region held theta*, after each of its updates, for each seed.
 
@@ -40,8 +45,13 @@ class Coverage:
         """[S] whether the region held theta* at every update."""
         return self.first_miss == 0
 
+    def __repr__(self) -> str:
+        """How many seeds were covered, and how far off the worst was."""
+        held, worst = int(self.covered.sum()), float(np.max(self.worst_ratio))
+        return f"Coverage({held} of {self.first_miss.size} seeds covered, worst ratio {worst:.3g})"
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """What S replications of one policy with one setting gave.
 
@@ -86,6 +96,38 @@ class Result:
     compile_seconds: float
     run_seconds: float
     coverage: Coverage | None = None
+
+    def __repr__(self) -> str:
+        """One line: what was played, and where it ended."""
+        return f"Result({', '.join(f'{name} {text}'.strip() for name, text in self._shown())})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, in a notebook."""
+        rows = "".join(
+            f"<tr><th>{html.escape(n or 'policy')}</th><td>{html.escape(t)}</td></tr>" for n, t in self._shown()
+        )
+        return f"<table>{rows}</table>"
+
+    def _shown(self) -> list[tuple[str, str]]:
+        healthy = self.health == 0
+        shown = [
+            ("", self.name),
+            ("seeds", str(self.seeds.size)),
+            ("pulls", str(self.rounds[-1])),
+            ("final regret", _with_error(self.regret[healthy, -1])),
+            ("final payoff", _with_error(self.payoff[healthy, -1])),
+            ("dtype", self.dtype),
+        ]
+        ill = int(np.count_nonzero(~healthy))
+        return shown + ([("unhealthy", f"{ill} seeds, left out above")] if ill else [])
+
+
+def _with_error(values: npt.NDArray[Any]) -> str:
+    """The mean with its standard error, where there is one."""
+    if values.size == 0:
+        return "of no healthy seed"
+    error = f" ± {np.std(values, ddof=1) / np.sqrt(values.size):.2g}" if values.size > 1 else ""
+    return f"{np.mean(values):.4g}{error}"
 
 
 def unhealthy(policy: Policy, health: npt.NDArray[Any], seeds: npt.NDArray[Any]) -> tuple[str, ...]:

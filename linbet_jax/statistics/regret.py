@@ -58,7 +58,7 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Summary:
     """Statistics over seeds; `[...]` is the shape of one seed's value (`[]` or `[R]` records).
 
@@ -88,6 +88,19 @@ class Summary:
     median: FloatArray
     trimmed_mean: FloatArray
     level: float
+
+    def __repr__(self) -> str:
+        """One line; of a curve its last record."""
+        last = {
+            name: float(np.ravel(getattr(self, name))[-1])
+            for name in ("mean", "low", "high", "median")
+            if np.size(self.mean)
+        }
+        shown = "mean {mean:.5g}, {level:g}% interval {low:.5g} to {high:.5g}, median {median:.5g}"
+        where = f" at the last of {np.size(self.mean)} records" if np.ndim(self.mean) else ""
+        ill = f", {self.unhealthy} unhealthy" if self.unhealthy else ""
+        text = shown.format(**last, level=100 * self.level) if last else "of no record"
+        return f"Summary({text}{where}; {self.n} seeds{ill})"
 
     @property
     def n(self) -> int:

@@ -47,7 +47,7 @@ class PartialSweepWarning(UserWarning):
     """Some cells of a sweep are not whole; what is read is read without those that cannot be."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class LoadedCell:
     """One cell of a sweep, finished or not.
 
@@ -93,6 +93,12 @@ class LoadedCell:
     error: str
     journey: Journey
     path: Path
+
+    def __repr__(self) -> str:
+        """Which cell it is, and how much of it is there."""
+        error = f": {self.error}" if self.error else ""
+        where = f"{self.label} on {self.set}, {self.horizon} pulls"
+        return f"LoadedCell({where}, {self.stored} of {self.seeds} seeds, {self.state}{error})"
 
     @property
     def whole(self) -> bool:
