@@ -302,7 +302,7 @@ def test_the_center_of_three_numbers():  # P14
     assert (int(index), float(radius)) == (1, 5.0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["plain", "rounded", "half equal", "outliers", "all equal", "two clusters"])
 def test_median_center_is_the_pseudocode(seed, kind):
     rng = np.random.default_rng(seed)
@@ -320,7 +320,7 @@ def test_median_center_is_the_pseudocode(seed, kind):
         estimates[::2] += 1e6
     gram = random_gram(rng, dim)
     expected_index, expected_radius = numpy_center(estimates, gram)
-    for center in (kernels.median_center, plain_center):
+    for center in (kernels.median_center, jax.jit(plain_center)) if seed < 2 else (kernels.median_center,):
         index, radius = center(jnp.asarray(estimates), jnp.asarray(gram))
         assert int(index) == expected_index
         np.testing.assert_allclose(radius, expected_radius, rtol=1e-7, atol=1e-9)
@@ -498,13 +498,13 @@ def test_no_arm_has_the_largest_index_where_one_is_not_a_number(place):
 @pytest.mark.parametrize(("num_blocks", "count"), [(5, 15), (4, 14), (1, 3)])
 def test_the_derivative_of_a_median_of_means(num_blocks, count):
     payoffs = jnp.asarray(np.random.default_rng(count).standard_t(2, size=count))
-    median = functools.partial(kernels.median_of_means, num_blocks=num_blocks)
+    median = jax.jit(functools.partial(kernels.median_of_means, num_blocks=num_blocks))
     check_grads(median, (payoffs,), order=1, eps=1e-6)
     batched = jax.vmap(jax.grad(median))(jnp.stack([payoffs, -payoffs]))
     np.testing.assert_allclose(batched.sum(axis=1), 1, rtol=1e-12)  # all payoffs one higher, the median too
 
 
-@pytest.mark.parametrize("num", [2, 7, 20])
+@pytest.mark.parametrize("num", [2, 7])
 def test_the_derivative_of_a_center_s_radius(num):
     rng = np.random.default_rng(num)
     estimates, gram = jnp.asarray(rng.normal(size=(num, 3))), jnp.asarray(random_gram(rng, 3))
@@ -512,7 +512,7 @@ def test_the_derivative_of_a_center_s_radius(num):
     def radius(estimates, gram):
         return kernels.median_center(estimates, (gram + gram.T) / 2)[1]
 
-    check_grads(radius, (estimates, gram), order=1, eps=1e-6)
+    check_grads(jax.jit(radius), (estimates, gram), order=1, eps=1e-6)
     equal = jax.grad(radius)(jnp.ones((num, 3)), gram)
     assert not equal.any()
 

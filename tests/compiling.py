@@ -1,0 +1,20 @@
+"""How the suite compiles, set in the environment before JAX is imported: each program once, and quickly."""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # Programs that several tests compile, in whichever worker or child process, are compiled once a run.
+    compiled = tempfile.mkdtemp(prefix="linbet-tests-")
+    atexit.register(shutil.rmtree, compiled, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = compiled
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.02"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
+
+# XLA's older emitters of CPU code compile in two thirds of the time; test_runtime.py holds them to the default ones,
+# in processes of their own.
+EMITTERS = "--xla_cpu_use_fusion_emitters=false"
+if EMITTERS not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {EMITTERS}".strip()
