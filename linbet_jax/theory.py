@@ -1,7 +1,8 @@
 """Schedules, confidence radii, truncation levels and regret bounds, as functions of named arguments.
 
-Every function accepts host numbers (Python or NumPy floats, evaluated in float64) and traced JAX arrays alike, so that
-the policies and a pocket calculator share one formula. Letters follow the paper: p = 1 + epsilon and
+Radii, levels and bounds accept host numbers (Python or NumPy floats, evaluated in float64) and traced JAX arrays alike,
+so that the policies and a pocket calculator share one formula; schedules and smallest horizons, which decide shapes,
+take host numbers alone. Letters follow the paper: p = 1 + epsilon and
 a = (1 - epsilon) / (2 (1 + epsilon)). The arguments mean the same everywhere, and are not checked here:
 
     horizon: T, pulls.                            delta: failure probability, in (0, 1).

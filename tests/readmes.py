@@ -96,7 +96,7 @@ class Reader:
         if options.module in ("reproduce", "bench"):
             return
         if options.module == "sweep" and options.cluster:
-            targets.parse(options.cluster)
+            targets.parse(options.cluster, **({"queue": "short"} if options.cluster == "slurm" else {}))
             return
         small = []
         if options.module == "sweep" and not options.dry_run:

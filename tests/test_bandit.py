@@ -603,27 +603,29 @@ def test_wrong_generators_are_refused():
 # Logged sets
 
 CONTEXTS = np.random.default_rng(5).uniform(0.1, 1.0, size=(7, 4, 3))
-THETA = np.array([0.5, 0.2, 0.9])
+WEIGHTS = np.array([0.5, 0.2, 0.9])
 
 
 def test_logged_contexts_are_played_in_their_order_again_and_again():
-    bandit = LinearBandit.from_contexts(CONTEXTS, THETA, Pareto(1.8), epsilon=0.5)
-    means = CONTEXTS @ THETA
+    bandit = LinearBandit.from_contexts(CONTEXTS, WEIGHTS, Pareto(1.8), epsilon=0.5)
+    means = CONTEXTS @ WEIGHTS
     assert (bandit.num_arms, bandit.dim, bandit.changing) == (4, 3, True)
     assert bandit.arm_norm == np.linalg.norm(CONTEXTS, axis=2).max()
     assert bandit.mean_bound == means.max()
     assert bandit.raw_moment_bound == pytest.approx(Pareto(1.8).raw_moment(1.5, means.max()), rel=1e-12)
-    policy, params = lb.make_policy("oful", bandit, horizon=30)
+    sure = LinearBandit.from_contexts(CONTEXTS / 4, WEIGHTS, TwoPoint(1.0), epsilon=0.5)
+    assert sure.noise_std == pytest.approx(TwoPoint(1.0).std(min(0.5, means.max() / 4)), rel=1e-12)
+    policy, params = lb.make_policy("oful", bandit, horizon=30, noise_scale=1.0)
     result = lb.simulate(
         policy, params, bandit, horizon=30, num_seeds=3, num_records=30, key=jax.random.key(0), trace=True
     )
     played = means[np.arange(30) % 7]
     gaps = played.max(axis=1) - np.take_along_axis(played[None], result.trace.arms[..., None], axis=2)[..., 0]
     np.testing.assert_allclose(result.regret, np.cumsum(gaps, axis=1), rtol=1e-5, atol=1e-6)
-    again = LinearBandit.from_contexts(CONTEXTS.copy(), THETA, Pareto(1.8), epsilon=0.5)
+    again = LinearBandit.from_contexts(CONTEXTS.copy(), WEIGHTS, Pareto(1.8), epsilon=0.5)
     assert again == bandit
     assert hash(again) == hash(bandit)
-    assert LinearBandit.from_contexts(CONTEXTS + 0.1, THETA, Pareto(1.8), epsilon=0.5) != bandit
+    assert LinearBandit.from_contexts(CONTEXTS + 0.1, WEIGHTS, Pareto(1.8), epsilon=0.5) != bandit
 
 
 @pytest.mark.parametrize(
@@ -634,10 +636,12 @@ def test_logged_contexts_are_played_in_their_order_again_and_again():
         ({"theta_star": [1.0, 2.0]}, "theta_star must have length 3"),
         ({"contexts": -CONTEXTS}, "means must be finite with 0 <= mean"),
         ({"arm_norm": 0.1}, "arm_norm must be at least"),
+        ({"raw_moment_bound": 1.0}, "raw_moment_bound must be at least"),
+        ({"central_moment_bound": 1e-3}, "central_moment_bound must be at least"),
         ({"epsilon": 0.9}, "epsilon"),
     ],
 )
 def test_contexts_that_make_no_bandit_are_refused(change, message):
-    known = {"contexts": CONTEXTS, "theta_star": THETA, "noise": Pareto(1.8), "epsilon": 0.5, **change}
+    known = {"contexts": CONTEXTS, "theta_star": WEIGHTS, "noise": Pareto(1.8), "epsilon": 0.5, **change}
     with pytest.raises(ValueError, match=message):
         LinearBandit.from_contexts(**known)

@@ -962,7 +962,9 @@ def test_one_program_serves_empirical_laws_of_as_many_residuals():
         ([], r"at least one number, got shape \(0,\)"),
         ([[1.0], [2.0]], r"got shape \(2, 1\)"),
         ([1.0, float("nan")], "must be finite, got nan at index 1"),
-        (["a"], "must be numbers, got list"),
+        (["a"], "must be real numbers, got list"),
+        (["1.5", "2"], "must be real numbers, got list"),
+        ([1j, 2.0], "must be real numbers, got list"),
         ([1e308, 1.7e308, 1.7e308], "must be smaller"),
     ],
 )

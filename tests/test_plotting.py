@@ -442,6 +442,12 @@ def test_curves_of_results_are_labelled_by_policy_scale_and_what_differs():
     colors = [text.get_color() for text in ax.texts]
     assert colors[0] == plotting.COLORS["oful"]
     assert len({*colors}) == 2
+    ax = plotting.curves([played("oful"), played("oful"), *(played("tofu", scale=s) for s in (0.1, 0.03, 0.3))]).axes[0]
+    assert labels(ax) == ["OFUL", "OFUL (2)", "TOFU ×0.1", "TOFU ×0.03", "TOFU ×0.3"]
+    assert len({text.get_color() for text in ax.texts}) == 5
+    pair = played("oful")
+    pair.params = SimpleNamespace(_asdict=lambda: {"inner": (1, 2), "table": np.ones(3)})
+    assert labels(plotting.curves([pair, played("oful")]).axes[0]) == ["OFUL", "OFUL (2)"]
     [line, *_] = ax.lines
     np.testing.assert_array_equal(line.get_xdata()[-4:], [50, 100, 150, 200])
     np.testing.assert_allclose(line.get_ydata()[-4:], 4.0 * np.array([50, 100, 150, 200]))

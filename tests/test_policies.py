@@ -483,12 +483,30 @@ def test_every_policy_refuses_wrong_numbers(name, field, value):  # P2
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(ValueError, match=r"policy 'tof': known are menu, tofu, mom, crt, oful, greedy, uniform"):
+    with pytest.raises(
+        ValueError, match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, greedy, uniform"
+    ):
         lb.make_policy("tof", bandit_of(), horizon=100)
-    with pytest.raises(ValueError, match=r"option levle='proof': tofu knows level, two_sided"):
+    with pytest.raises(ValueError, match=r"option levle='proof' \(did you mean level\?\): tofu knows level, two_sided"):
         lb.make_policy("tofu", bandit_of(), horizon=100, levle="proof")
     with pytest.raises(ValueError, match=r"option level='box': crt knows radius, scaled"):
         lb.make_policy("crt", bandit_of(), horizon=100, level="box")
+    with pytest.raises(ValueError, match=r"option radius_scal=0.1 \(did you mean radius_scale\?\): crt knows"):
+        lb.make_policy("crt", bandit_of(), horizon=100, radius_scal=0.1)
+    with pytest.raises(
+        ValueError, match=r"bandit='S3': must be a linbet_jax.LinearBandit, dataset\('S3'\) for example"
+    ):
+        lb.make_policy("crt", "S3", horizon=100)
+
+
+def test_a_number_may_be_an_array_without_axes():
+    policy, params = lb.make_policy("oful", bandit_of(), horizon=100, radius_scale=jnp.float32(0.5), ridge=np.array(2))
+    assert (params.radius_scale, params.ridge) == (0.5, 2.0)
+    policy.about.check(params._replace(radius_scale=jnp.logspace(-1, 0, 3)[0]))
+    with pytest.raises(ValueError, match="delta=.*: must be in"):
+        lb.make_policy("oful", bandit_of(), horizon=100, delta=jnp.asarray(1.0))
+    with pytest.raises(ValueError, match="ridge=.*: must be a number"):
+        lb.make_policy("oful", bandit_of(), horizon=100, ridge=jnp.ones(2))
 
 
 @pytest.mark.parametrize(

@@ -391,3 +391,17 @@ def test_loading_imports_no_jax(folder):
     code = f"import sys, linbet_jax as lb; lb.load({str(folder)!r}).summary(); print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_sweep_s_figure_names_what_its_cells_differ_in():
+    earlier = lb.load(Path(__file__).with_name("data") / "earlier_sweep")
+    [(title, shown)] = earlier.panels().items()
+    assert title == "S3"
+    assert [(label, policy) for label, policy, _ in shown] == [
+        ("TOFU", "tofu"), ("TOFU ×0.5", "tofu"), ("OFUL", "oful"), ("OFUL ×0.5", "oful"),
+    ]  # fmt: skip
+    texts = lb.plotting.curves(earlier).axes[0].texts
+    assert sorted(text.get_text() for text in texts) == sorted(label for label, _, _ in shown)
+    assert len({text.get_color() for text in texts}) == 4
+    with pytest.raises(ValueError, match="int is no result"):
+        lb.plotting.curves([earlier.cells[0].seeds])

@@ -42,8 +42,8 @@ _PULLS = 4  # of one key that are checked
 class LinearBandit:
     """A linear bandit problem: fixed arms, changing decision sets, or a fresh instance in every replication.
 
-    Build fixed arms with the constructor, the others with `changing_sets` and `resampled`. Instances are immutable,
-    compare and hash by value (functions by identity).
+    Build fixed arms with the constructor, the others with `changing_sets`, `from_contexts` and `resampled`. Instances
+    are immutable, compare and hash by value (functions by identity).
 
     Attributes:
         arms: [K, d] read-only float64, or None (changing sets, fresh instances).
@@ -257,8 +257,16 @@ class LinearBandit:
         with np.errstate(over="ignore", invalid="ignore"):
             means = sets @ theta
         _check_means(law, means.ravel())
-        raw, central, _ = _moments(law, 1.0 + _epsilon(epsilon, law), float(np.min(means)), float(np.max(means)))
-        return cls.changing_sets(
+        ends = np.array([np.min(means), np.max(means)])  # means that are met, so that a bound must hold there
+        order = 1.0 + _epsilon(epsilon, law)
+        raw, central, std = _moments(law, order, *ends.tolist())
+        for field, moment, given in (
+            ("raw_moment_bound", "raw_moment", raw_moment_bound),
+            ("central_moment_bound", "central_moment", central_moment_bound),
+        ):
+            if given is not None and _has(law, moment):
+                _bound(field, given, _largest(law, moment, order, ends))
+        bandit = cls.changing_sets(
             _Contexts(sets),
             theta,
             noise,
@@ -270,6 +278,8 @@ class LinearBandit:
             mean_bound=float(np.max(np.abs(means))),
             name=name,
         )
+        bandit._fill(noise_std=std)
+        return bandit
 
     @classmethod
     def resampled(
@@ -622,7 +632,8 @@ class _Contexts:
     """Logged sets [n, K, d] as a sampler; two of equal numbers are equal, so that one program serves both."""
 
     def __init__(self, sets: npt.NDArray[np.float64]) -> None:
-        self.sets = sets
+        self.sets = sets + 0.0  # no negative zeros, which are equal and hash otherwise
+        self.hash = hash((_Contexts, self.sets.tobytes()))
 
     def __call__(self, key: jax.Array, pull: jax.Array) -> jax.Array:
         return jnp.asarray(self.sets)[(pull - 1) % self.sets.shape[0]]
@@ -631,7 +642,7 @@ class _Contexts:
         return isinstance(other, _Contexts) and np.array_equal(self.sets, other.sets)
 
     def __hash__(self) -> int:
-        return hash((_Contexts, self.sets.tobytes()))
+        return self.hash
 
 
 # Functions that draw --------------------------------------------------------------------------------------------------

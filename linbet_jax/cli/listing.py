@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     print("\nNoise laws (linbet_jax.noise):")
     for name in noise.__all__:
         law: Any = getattr(noise, name)
-        if not hasattr(law, "__dataclass_fields__"):
+        if not (isinstance(law, type) and hasattr(law, "label")):
             continue
         fields = [
             field if parameter.default is parameter.empty else f"{field}={parameter.default!r}"

@@ -23,7 +23,7 @@ from linbet_jax.simulation.results import Result
 
 __all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
 
-WARM = 1024  # pulls of the run that compiles a program; the programs of round-by-round policies serve any horizon
+WARM = 1024  # pulls of the run that compiles a program; one program serves every horizon from a stretch of pulls on
 
 
 def timed_cells(tasks: Mapping[str, Task], rounds: int) -> list[StudyCell]:

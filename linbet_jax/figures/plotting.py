@@ -142,6 +142,7 @@ class Curve:
         summary: over seeds, `[R]` per seed.
         bold: one of the policies the panel is about.
         name: what stands at the end of the curve; by default the policy's label with the scale.
+        tint: a colour of its own; by default the policy's.
     """
 
     policy: str
@@ -150,6 +151,7 @@ class Curve:
     summary: Summary
     bold: bool = False
     name: str = ""
+    tint: str = ""
 
     @property
     def label(self) -> str:
@@ -158,8 +160,8 @@ class Curve:
 
     @property
     def color(self) -> str:
-        """The policy's fixed colour."""
-        return policy_colors([self.policy])[self.policy]
+        """The curve's own colour, or the policy's fixed one."""
+        return self.tint or policy_colors([self.policy])[self.policy]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -394,8 +396,9 @@ def curves(
 
     Args:
         results: what `simulate` returned; or a list of those, what `simulate_grid` returned for example; or a sweep,
-            what `linbet_jax.load` returned, with a panel for each of its sets. Or a mapping: of labels to results, for
-            labels of your own, or of titles to lists of results, for a panel each.
+            what `linbet_jax.load` returned, with a panel for each of its sets and horizons. Or a mapping: of labels to
+            results, for labels of your own, or of titles to lists of results, for a panel each. Without a label of
+            yours a curve has its policy's, with the parameters in which those of one policy differ.
         quantity: "regret" or "payoff", cumulative.
         spread: as in :func:`panel_figure`.
         log: logarithmic axes.
@@ -410,8 +413,9 @@ def curves(
     if quantity not in ("regret", "payoff"):
         raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
 
-    def curve(label: str, policy: str, result: Any) -> Curve:
-        return Curve(policy, 1.0, result.rounds, summarize(getattr(result, quantity), result.health), name=label)
+    def curve(label: str, color: str, result: Any) -> Curve:
+        summary = summarize(getattr(result, quantity), result.health)
+        return Curve(label, 1.0, result.rounds, summary, name=label, tint=color)
 
     panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results)]
     label, positive = f"cumulative {quantity}", quantity == "regret"
@@ -439,9 +443,8 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
         room = _label_room([one.label for _, shown in panels for one in shown])
         figure, axes = _grid([len(panels)], "panels", title, "", room)
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
-            for place, (label, policy, result) in enumerate(shown):
+            for place, (label, color, result) in enumerate(shown):
                 summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
-                color = policy_colors([policy])[policy]
                 ends = np.array([[summary.mean - summary.low], [summary.high - summary.mean]])
                 bars = ends if np.isfinite(ends).all() else None
                 ax.errorbar(summary.mean, place, xerr=bars, fmt="o", color=color, capsize=2.5, markersize=4)
@@ -457,36 +460,47 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
 
 
 class _Shown(NamedTuple):
-    """One simulation of a figure: its label, the policy whose colour it has, and what it gave."""
+    """One simulation of a figure."""
 
     label: str
-    policy: str
+    color: str
     result: Any
 
 
 def _shown(results: Any) -> list[tuple[str, list[_Shown]]]:
     """The panels of a figure: a title each, and what is drawn in it."""
-    panels: dict[str, list[_Shown]] = {}
-    if hasattr(results, "cells"):  # a sweep
-        for cell in results.cells:
-            if cell.readable:
-                panels.setdefault(cell.set, []).append(_Shown(cell.label, cell.policy, cell.run()))
+    if callable(getattr(results, "panels", None)):  # a sweep
+        panels = results.panels()
     elif not isinstance(results, Mapping):
-        panels[""] = _by_policy(results)
+        panels = {"": _by_policy(results)}
     elif all(map(_is_result, results.values())):
-        panels[""] = [_Shown(str(label), str(label), result) for label, result in results.items()]
+        panels = {"": [(str(label), str(label), result) for label, result in results.items()]}
     else:
-        panels = {str(title): _by_policy(some) for title, some in results.items()}
+        panels = {str(title): _by_policy(listed) for title, listed in results.items()}
     if not any(panels.values()):
         raise ValueError("results: there is nothing to draw")
-    return list(panels.items())
+    return [(title, _told_apart(drawn)) for title, drawn in panels.items()]
+
+
+def _told_apart(drawn: Sequence[tuple[str, str, Any]]) -> list[_Shown]:
+    """(label, policy, result) with a label and a colour for each alone; the first of a policy has the policy's."""
+    labels: list[str] = []
+    owners: list[str] = []  # of the colours
+    for label, policy, _ in drawn:
+        alike = sum(other == label or other.startswith(f"{label} (") for other in labels)
+        labels.append(f"{label} ({alike + 1})" if alike else label)
+        owners.append(policy if policy not in owners else labels[-1])
+    colors = policy_colors(owners)
+    return [
+        _Shown(label, colors[owner], result) for label, owner, (_, _, result) in zip(labels, owners, drawn, strict=True)
+    ]
 
 
 def _is_result(value: Any) -> bool:
     return all(hasattr(value, field) for field in ("name", "params", "rounds", "regret", "payoff", "health"))
 
 
-def _by_policy(results: Any) -> list[_Shown]:
+def _by_policy(results: Any) -> list[tuple[str, str, Any]]:
     """Results with their policies' names and scales, and with the parameters in which those of one name differ."""
     listed = list(results) if isinstance(results, (list, tuple)) else [results]
     for result in listed:
@@ -495,16 +509,20 @@ def _by_policy(results: Any) -> list[_Shown]:
                 f"results: {type(result).__name__} is no result: give what simulate, simulate_grid or load returned, a"
                 " list of results, or a mapping of labels or titles to them"
             )
-    known = [result.params._asdict() if hasattr(result.params, "_asdict") else {} for result in listed]
+    known = [_numbers(result.params) for result in listed]
     plain = [policy_label(r.name, params.get("radius_scale", 1.0)) for r, params in zip(listed, known, strict=True)]
-    shown: list[_Shown] = []
-    for label, params, result in zip(plain, known, listed, strict=True):
+    labels = []
+    for label, params in zip(plain, known, strict=True):
         alike = [other for name, other in zip(plain, known, strict=True) if name == label]
-        differing = [name for name in params if any(other.get(name) != params[name] for other in alike)]
-        text = ", ".join([label, *(f"{name} {params[name]:g}" for name in differing)])
-        first = all(one.policy != result.name for one in shown)
-        shown.append(_Shown(text, result.name if first else text, result))  # a colour each
-    return shown
+        differing = [name for name in params if any(other.get(name, params[name]) != params[name] for other in alike)]
+        labels.append(", ".join([label, *(f"{name} {params[name]:g}" for name in differing)]))
+    return [(label, result.name, result) for label, result in zip(labels, listed, strict=True)]
+
+
+def _numbers(params: Any) -> dict[str, float]:
+    """The parameters that are one number each."""
+    fields = params._asdict() if hasattr(params, "_asdict") else {}
+    return {name: float(value) for name, value in fields.items() if isinstance(value, (int, float, np.number))}
 
 
 def growth_figure(

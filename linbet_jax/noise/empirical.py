@@ -44,23 +44,23 @@ class Empirical(Base):
             ValueError: anything else.
         """
         try:
-            numbers = np.array(residuals, np.float64)
+            plain = np.asarray(residuals)
+            if plain.dtype.kind in "cSU":  # NumPy would drop what is imaginary, and read text
+                raise TypeError
+            numbers = np.array(plain, np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"Empirical: residuals must be numbers, got {type(residuals).__name__}") from None
+            raise ValueError(f"Empirical: residuals must be real numbers, got {type(residuals).__name__}") from None
         if numbers.ndim != 1 or not 1 <= numbers.size < 2**31:
             raise ValueError(f"Empirical: residuals must be a list of at least one number, got shape {numbers.shape}")
         if not np.isfinite(numbers).all():
             place = int(np.argmin(np.isfinite(numbers)))
             raise ValueError(f"Empirical: residuals must be finite, got {float(numbers[place])!r} at index {place}")
         with np.errstate(over="ignore"):
-            centered = np.sort(numbers - np.mean(numbers))
+            centered = np.sort(numbers - np.mean(numbers)) + 0.0  # no negative zeros: they are equal, not in bytes
         if not np.isfinite(centered).all():
             raise ValueError("Empirical: residuals must be smaller, their mean exceeds the range of float64")
         centered.setflags(write=False)
         object.__setattr__(self, "residuals", centered)
-
-    def __post_init__(self) -> None:
-        """Nothing is left to check."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A law does not change."""

@@ -6,6 +6,8 @@ import math
 import numbers
 from typing import Any
 
+import jax
+
 from linbet_jax.theory import OWN_NORM
 
 # field: (least, most, whether each end is allowed, the range in words)
@@ -22,12 +24,19 @@ _RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
     "epochs": (1.0, math.inf, True, False, "at least 1 and finite"),
 }
 
+FIELDS = frozenset(_RANGES)  # the numbers that some policy is told
+
 
 def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:  # an integer beyond float64
         return math.inf if value > 0 else -math.inf
+
+
+def _is_scalar_array(value: Any) -> bool:
+    """Whether it is an array of one number without axes, with a value: one that JAX traces has none."""
+    return getattr(value, "shape", None) == () and not isinstance(value, (numbers.Number, jax.core.Tracer))
 
 
 def number(field: str, value: Any) -> float:
@@ -37,9 +46,10 @@ def number(field: str, value: Any) -> float:
         ValueError: naming the field, the value and what is allowed.
     """
     least, most, least_allowed, most_allowed, allowed = _RANGES[field]
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    real = value.item() if _is_scalar_array(value) else value
+    if isinstance(real, bool) or not isinstance(real, numbers.Real):
         raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
-    found = _float(value)
+    found = _float(real)
     above = found >= least if least_allowed else found > least
     below = found <= most if most_allowed else found < most
     if not (above and below):

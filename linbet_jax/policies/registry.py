@@ -8,13 +8,14 @@ group ``linbet_jax.policies`` names modules to import for the command line.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import importlib.metadata
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from linbet_jax.policies._checks import count, number
+from linbet_jax.policies._checks import FIELDS, count, number
 from linbet_jax.policies.designs import Design, design_of
 from linbet_jax.policies.policy import Policy
 
@@ -186,8 +187,14 @@ def entry(name: str) -> Entry:
         ValueError: for an unknown name; the message lists the known ones.
     """
     if name not in names():
-        raise ValueError(f"policy {name!r}: known are {', '.join(names())}")
+        raise ValueError(f"policy {name!r}{_meant(str(name), names())}: known are {', '.join(names())}")
     return _ENTRIES[name]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like one, in brackets."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def options(name: str) -> dict[str, Any]:
@@ -229,13 +236,16 @@ def make_policy(
         ValueError: naming the field, the value and what is allowed; nothing has been compiled by then.
     """
     known = options(name)
+    if not (hasattr(bandit, "changing") and hasattr(bandit, "raw_moment_bound")):
+        raise ValueError(f"bandit={bandit!r}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
     for option, value in chosen.items():
         if isinstance(value, (list, dict, set)):
             raise ValueError(f"{option}={value!r}: must be a single value")
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        listing = ", ".join(known) or "none"
-        raise ValueError(f"option {unknown[0]}={chosen[unknown[0]]!r}: {name} knows {listing}")
+        option, listing = unknown[0], ", ".join(known) or "none"
+        guess = "" if option in FIELDS else _meant(option, (*known, "horizon", "delta", "ridge", "radius_scale"))
+        raise ValueError(f"option {option}={chosen[option]!r}{guess}: {name} knows {listing}")
     norm = chosen.get("theta_norm")
     setup = Setup(
         bandit=bandit,

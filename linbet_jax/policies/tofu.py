@@ -136,7 +136,7 @@ class HistoryState(NamedTuple):
         payoffs: [T].
         kept: [d, d], row i is sum_tau y_tau x_tau over the payoffs kept in coordinate i; None for the full pass.
         center: [d], theta_t.
-        spread: [], trace(V) / lambda.
+        spread: [], trace(V) / lambda where the root has a range (with epochs); d, and not updated, in the full pass.
         pulls: [] int32, t.
     """
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from linbet_jax import theory
 from linbet_jax.figures.pictures import Band, GrowthLine, Line
 from linbet_jax.figures.plotting import policy_colors
-from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics import regret
 from linbet_jax.sweep.store import CellFileError, Rows
-from linbet_jax.sweep.table import CellPair, LoadedCell, Results, compare, spoiled
+from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare, spoiled
 
 __all__ = [
     "PairedComparison",
@@ -315,7 +314,7 @@ def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> lis
 def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]:
     """A label per cell, unique among them."""
     labels: dict[str, str] = {}
-    for base, twins in grouped(cells, _base_label).items():
+    for base, twins in grouped(cells, base_label).items():
         names = dict.fromkeys(name for name in swept if not name.startswith("bandit_"))
         telling = _differing(twins, names)
         if len({tuple(_text(twin.value(name)) for name in ("radius_scale", *telling)) for twin in twins}) < len(twins):
@@ -325,14 +324,6 @@ def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]
             labels[cell.id] = ", ".join([base, *_named_values(cell, telling)])
     counts = collections.Counter(labels.values())
     return {key: label if counts[label] == 1 else f"{label} [{key[:6]}]" for key, label in labels.items()}
-
-
-def _base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
-    """The policy's name, with every radius_scale but the paper's 1."""
-    named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
-    scale = cell.parameters.get("radius_scale")
-    literal = not isinstance(scale, (int, float)) or scale == 1.0
-    return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
 
 
 def _bound_exponent(cell: LoadedCell) -> float | None:
@@ -479,7 +470,7 @@ def _parameter_panel(
         ordered = sorted(line, key=place)
         cell = ordered[0].cell
         telling = _differing([other[0].cell for other in lines if other[0].cell.policy == cell.policy], others)
-        label = ", ".join([_base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
+        label = ", ".join([base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
         drawn.append(_line(label, ordered, [place(variant) for variant in ordered]))
     flat = [v for v in without[: max(0, SHOWN - len(drawn))] if math.isfinite(float(v.final.mean))]
     return ParameterPanel(

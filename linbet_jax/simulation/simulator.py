@@ -82,7 +82,9 @@ def program_key(
     leaves, treedef = jax.tree.flatten(params)
     shapes = tuple((np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves)
     plan = _plan(policy, bandit, horizon, static_law, dtype)
-    return plan, treedef, shapes, jax.tree.structure(law), bandit.num_arms, bandit.dim, num_records
+    numbers = law, _generator(bandit.generator, dtype)[1]
+    world = jax.tree.structure(numbers), tuple(np.shape(leaf) for leaf in jax.tree.leaves(numbers))
+    return plan, treedef, shapes, world, bandit.num_arms, bandit.dim, num_records
 
 
 # The public functions
@@ -447,10 +449,18 @@ def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[An
 
 def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
     """A law as traced numbers (one compile serves all of them), or, when it is no pytree of numbers, as a constant."""
-    huge = float(np.finfo(dtype_name).max)  # 10^39 degrees of freedom are as good as 10^38
     if not traceable(noise):
         return None, noise
-    return jax.tree.map(lambda leaf: np.clip(leaf, -huge, huge).astype(dtype_name), noise), None
+    huge = float(np.finfo(dtype_name).max)
+    # What limits the orders of moments (df, shape): 10^39 degrees of freedom are as good as 10^38.
+    orders = {field for field, limit in getattr(type(noise), "limits", {}).items() if limit == 1.0}
+
+    def cast(path: Any, leaf: Any) -> npt.NDArray[Any]:
+        field = str(getattr(path[-1], "name", "")) if path else ""
+        number = np.asarray(leaf, np.float64)
+        return _fit(f"noise.{field}", np.minimum(number, huge) if field in orders else number, dtype_name)
+
+    return jax.tree_util.tree_map_with_path(cast, noise), None
 
 
 def _generator(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from linbet_jax.errors import InputError, named
+from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
@@ -198,6 +199,23 @@ class Results:
     def absent(self) -> tuple[LoadedCell, ...]:
         """The cells that are not done: what no table or average of this sweep (or not all of it) holds."""
         return tuple(cell for cell in self.cells if not cell.whole)
+
+    def panels(self) -> dict[str, list[tuple[str, str, Rows]]]:
+        """What a figure of the sweep shows: for each set and horizon every cell's label, policy and replications.
+
+        A label names the values of the sweep in which the cells of one policy differ. Cells without replications are
+        left out, with a warning where they cannot be read.
+        """
+        several = len({cell.horizon for cell in self.cells}) > 1
+        titles = {cell.id: f"{cell.set}, T = {cell.horizon:,}" if several else cell.set for cell in self.cells}
+        panels: dict[str, list[tuple[str, str, Rows]]] = {}
+        for cell, rows in self._runs(self.cells):
+            beside = [c for c in self.cells if titles[c.id] == titles[cell.id] and c.policy == cell.policy]
+            names = [name for name in cell.swept if name not in ("radius_scale", "horizon")]
+            differing = [name for name in names if any(c.value(name) != cell.value(name) for c in beside)]
+            label = ", ".join([base_label(cell), *(f"{name} {cell.value(name)}" for name in differing)])
+            panels.setdefault(titles[cell.id], []).append((label, cell.family, rows))
+        return panels
 
     def _runs(self, cells: Iterable[LoadedCell]) -> Iterator[tuple[LoadedCell, Rows]]:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
@@ -456,6 +474,14 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     if warn and not sweep.complete:
         warnings.warn(f"{path}: {sweep.progress}; see .absent", PartialSweepWarning, stacklevel=2)
     return sweep
+
+
+def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
+    """The policy's name, with every radius_scale but the paper's 1."""
+    named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
+    scale = cell.parameters.get("radius_scale")
+    literal = not isinstance(scale, (int, float)) or scale == 1.0
+    return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
 
 
 def spoiled(cell: LoadedCell, error: CellFileError) -> LoadedCell:
