@@ -633,6 +633,10 @@ def test_logged_contexts_are_played_in_their_order_again_and_again():
     [
         ({"contexts": CONTEXTS[0]}, "contexts must be a 3-D array"),
         ({"contexts": np.full((2, 2, 3), np.inf)}, "contexts must be finite"),
+        (
+            {"contexts": [CONTEXTS[0].tolist(), CONTEXTS[1, :2].tolist()]},
+            "every set with as many arms, got .{57}\\.\\.\\.$",
+        ),
         ({"theta_star": [1.0, 2.0]}, "theta_star must have length 3"),
         ({"contexts": -CONTEXTS}, "means must be finite with 0 <= mean"),
         ({"arm_norm": 0.1}, "arm_norm must be at least"),

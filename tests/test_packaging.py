@@ -224,6 +224,18 @@ def test_an_import_of_the_package_itself_is_upward_wherever_it_stands(tmp_path, 
     assert not set(imported_parts(path)) <= set(LAYERS)
 
 
+def test_the_slow_tests_that_are_listed_exist():
+    tests = ROOT / "tests"
+    known = {
+        f"{path.stem}::{node.name}"
+        for path in tests.glob("test_*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    listed = (tests / "slow.txt").read_text(encoding="utf-8").split()
+    assert listed == sorted({*listed} & known)
+
+
 def test_matplotlib_is_imported_for_plotting_alone():
     for path in PACKAGE.rglob("*.py"):
         if re.search(r"^\s*(import|from) matplotlib", path.read_text(encoding="utf-8"), re.MULTILINE):

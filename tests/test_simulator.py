@@ -1197,9 +1197,8 @@ def test_what_python_shows_is_one_line():
     bandit = bandit_of()
     result = run("menu", bandit, horizon=400, num_seeds=2, trace=True, coverage=True)
     error = np.std(result.regret[:, -1], ddof=1) / np.sqrt(2)
-    assert repr(result).startswith(
-        f"Result(menu, seeds 2, pulls 400, final regret {result.regret[:, -1].mean():.4g} ± {error:.2g}, final payoff "
-    )
+    mean = result.regret[:, -1].mean()
+    assert repr(result).startswith(f"Result(menu, seeds 2, pulls 400, final regret {mean:.4g} (s.e. {error:.2g}), ")
     assert "\n" not in repr(result)
     assert len(repr(result)) < 150
     assert "<tr><th>policy</th><td>menu</td></tr>" in result._repr_html_()

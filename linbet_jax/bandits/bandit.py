@@ -102,8 +102,8 @@ class LinearBandit:
         Args:
             arms: [K, d] the feature vectors, finite, K >= 1, d >= 1.
             theta_star: [d] the unknown parameter, finite.
-            noise: the payoff law; every arm's mean must be in its `mean_range`. One of your own has the members of
-                `linbet_jax.noise.PayoffLaw`, without the moments of bounds that are given.
+            noise: the payoff law; every arm's mean must be in its `mean_range`. One of your own needs the members of
+                `linbet_jax.noise.PayoffLaw`; a moment only where its bound is not given here.
             epsilon: in (0, 1] with 1 + epsilon below the law's `max_order`; 1.0 by default, and to be given where the
                 law has no variance.
             raw_moment_bound: b, by default the largest E|y|^(1+epsilon) among the arms.
@@ -456,7 +456,10 @@ def _array(field: str, value: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float6
             raise TypeError
         array = np.array(plain, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{field} must be a {ndim}-D array of real numbers, got {value!r}") from None
+        text = repr(value)
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        sizes = ", every set with as many arms" if ndim == 3 else ""
+        raise ValueError(f"{field} must be a {ndim}-D array of real numbers{sizes}, got {shown}") from None
     if array.ndim != ndim or array.size == 0:
         raise ValueError(f"{field} must be a {ndim}-D array with at least one entry, got shape {array.shape}")
     if not np.isfinite(array).all():

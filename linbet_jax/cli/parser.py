@@ -74,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
         parents=[options],
         help="the four data sets' constants beside the paper's",
         description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what\n"
-        "the paper prints. It has no replications: --seeds, --tuning-seeds and --horizon change nothing.",
+        "the paper prints. It has no replications: --seeds, --tuning-seeds, --horizon and --dtype change nothing.",
     )
     _add_studies(experiments)
     _add_bounds(commands)

@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
     if reporter.summary():
         reporter.say(reporter.summary())
     if not options.quiet:
-        healthy = summary.cells - len(summary.failed)
+        computed = summary.cells - len(summary.failed)
         extra = f", beside {summary.extra} that the file does not list" if summary.extra else ""
-        print(f"{healthy} of {summary.cells} cells of {sweep.seeds} seeds are in {out}{extra}")
+        print(f"{computed} of {summary.cells} cells of {sweep.seeds} seeds are in {out}{extra}")
     for title, error in summary.failed.items():
         print(f"linbet: {title} failed: {' '.join(error.split())}", file=sys.stderr)
     for title, count in summary.unhealthy.items():

@@ -99,7 +99,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
 def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     """The scale that is best for the truth, then every assumption with scale 1 and with that one.
 
-    In one batch plays what shares a program: all but MoM's epsilons.
+    All assumptions that share a program play in one batch: all but those of MoM's epsilon.
     """
     assumed = assumptions(task)
     tuning = assumed[0].told_to(task).tuned(tuning_seeds, progress)

@@ -1,4 +1,4 @@
-"""Figures of curves with their summaries over seeds, on the Agg canvas, in a style whatever the user's settings say."""
+"""Figures of curves and their summaries over seeds, on the Agg canvas, in one style that no user setting changes."""
 
 from __future__ import annotations
 

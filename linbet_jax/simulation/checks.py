@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.policies.policy import Policy
+from linbet_jax.theory import OWN_NORM
 
 CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
 GPU_BLOCK = 4096
@@ -144,7 +144,7 @@ def _check_ridge(ridge: float, bandit: LinearBandit, dtype: str) -> None:
     """A ridge that updates by rank one in this dtype can follow."""
     norm = bandit.arm_norm
     arms: Any = bandit.arms
-    if bandit.generator is not None and norm == math.inf:  # one of the fresh instances stands for all
+    if bandit.generator is not None and norm == OWN_NORM:  # one of the fresh instances stands for all
         arms, _ = bandit.generator(jax.random.key(0, impl="threefry2x32"))
     if arms is not None:
         norm = float(np.max(np.linalg.norm(np.asarray(arms, np.float64), axis=1)))
@@ -175,5 +175,5 @@ def check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int
         ridge = getattr(params, "ridge", None)  # without a check it is one's own, and may mean anything
         if isinstance(ridge, numbers.Real):
             _check_ridge(float(ridge), bandit, dtype)
-    if not bandit.resampling and getattr(params, "theta_norm", 0.0) == math.inf:
-        raise ValueError("theta_norm=inf: only a bandit that draws a fresh instance per replication has none to give")
+    if not bandit.resampling and getattr(params, "theta_norm", 0.0) == OWN_NORM:
+        raise ValueError("theta_norm=inf: goes only with a bandit that draws a fresh instance per replication")

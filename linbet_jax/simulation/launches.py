@@ -119,7 +119,7 @@ def _program(launch: Launch, arguments: Any) -> tuple[Any, float]:
 
 
 def _compile(lowered: Any, wide: bool) -> Any:
-    """Compile, if ``wide`` for all of a CPU's vector registers: of 512 bits XLA's own choice is a half.
+    """Compile; if ``wide`` for vector registers of 512 bits, of which XLA on its own uses half.
 
     In float64 the numbers stay; in float32, where last bits would depend on the CPU's width, it is left alone.
     """

@@ -121,7 +121,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _flock(descriptor: int, tries: int = 5) -> bool:
-    """Locks at once or not at all; who only looks whether the lock is held holds it for less than these tries."""
+    """Locks at once or not at all. A process that looks whether the lock is held takes it for less than these tries."""
     for attempt in range(tries):
         if attempt:
             time.sleep(0.01)

@@ -3,6 +3,9 @@
 `read` reads a sweep file, `run` computes what is missing in its folder, `status` says how far that is,
 `load` gives what it found.
 
+`linbet sweep FILE` goes through `cli.sweep` -> `grid.read` -> `driver.run` -> `cells.plan` -> an executor
+(`executors.InProcess`, or `cluster.Cluster`) -> `work.run_part` -> `simulate_grid` -> `store`.
+
 A cell on its way has six shapes: tables of the file (`schema.Document`), single values (`model.CellChoice`), plain data
 with an identity (`cells.PlannedCell`), some seeds of it (`executors.Part`), what became of them
 (`executors.PartOutcome`), and rows (`store.Rows`), which Parquet holds and `load` reads back.
