@@ -20,17 +20,22 @@ cd "$ROOT"
 
 checks=0
 flunk() { say "error: $*"; checks=1; }
-"$VENV_PYTHON" -m ruff check --quiet . || flunk "ruff check found the above"
-"$VENV_PYTHON" -m ruff format --check --quiet . || flunk "not formatted; run: ${VENV##*/}/bin/ruff format ."
-"$VENV_PYTHON" -m mypy --no-error-summary || flunk "mypy found the above"
-if [ -z "$quick" ]; then
+smoke() {
+  local bad=0 benchmark
   for benchmark in benchmarks/*.py; do
     # Only scripts that offer it: helpers beside them have no smoke run.
     if grep -q -e '--smoke' "$benchmark"; then
-      "$VENV_PYTHON" "$benchmark" --smoke >/dev/null || flunk "$benchmark --smoke failed"
+      "$VENV_PYTHON" "$benchmark" --smoke >/dev/null || { say "error: $benchmark --smoke failed"; bad=1; }
     fi
   done
-fi
+  return "$bad"
+}
+smoked=''
+if [ -z "$quick" ]; then smoke & smoked=$!; fi  # beside the checks, which use one core
+"$VENV_PYTHON" -m ruff check --quiet . || flunk "ruff check found the above"
+"$VENV_PYTHON" -m ruff format --check --quiet . || flunk "not formatted; run: ${VENV##*/}/bin/ruff format ."
+"$VENV_PYTHON" -m mypy --no-error-summary || flunk "mypy found the above"
+if [ -n "$smoked" ]; then wait "$smoked" || checks=1; fi
 # The report's test drives a browser. In CI one is installed where there is none; elsewhere the test does without.
 if [ -n "${CI:-}" ]; then bash scripts/browser.sh >/dev/null || flunk "no browser for the report's test"; fi
 [ "$checks" = 0 ] || say "error: a check before the tests failed (above); this run fails whatever the tests say"

@@ -19,7 +19,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_enable_x64", True)
 
-# Tests of more than 2 s of processor time, most of it compiling; `pytest --durations=0` measures them anew.
+# Tests of more than 1.2 s of processor time, most of it compiling; `pytest --durations=0` measures them anew.
 SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
 # Files whose tests start processes, open sockets or drive a browser.
 IO = {

@@ -237,6 +237,9 @@ class LinearBandit:
     ) -> Self:
         """Builds a bandit that plays logged decision sets in their order: set t at pull t, and again from the first.
 
+        MENU and MoM pull one arm for a whole epoch and meet the set of its first pull all that time, not the log's sets
+        between: their regret is against those sets and does not compare with a policy's that meets every set.
+
         Args:
             contexts: [n, K, d] the sets, finite. They are a constant of the compiled program.
             theta_star: [d] the unknown parameter, finite.

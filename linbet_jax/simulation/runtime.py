@@ -125,7 +125,10 @@ def set_up_cpu(cores: int | None = None) -> None:
         try:
             jax.config.update("jax_num_cpu_devices", wanted)
         except RuntimeError as error:
-            raise RuntimeError("set_up_cpu() must come before JAX's first computation in this process") from error
+            raise RuntimeError(
+                "set_up_cpu() must come before JAX's first computation in this process: restart it (in a notebook, the"
+                " kernel), or do without; the numbers are the same"
+            ) from error
     _compile_loops_whole()
 
 

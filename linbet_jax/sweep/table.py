@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from linbet_jax.errors import InputError, named
-from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
 from linbet_jax.sweep import journal
@@ -478,6 +477,8 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
 
 def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
     """The policy's name, with every radius_scale but the paper's 1."""
+    from linbet_jax.policies.labels import policy_label  # which loads JAX: opening a folder does without
+
     named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
     scale = cell.parameters.get("radius_scale")
     literal = not isinstance(scale, (int, float)) or scale == 1.0
