@@ -628,9 +628,22 @@ def test_logged_contexts_are_played_in_their_order_again_and_again():
     assert LinearBandit.from_contexts(CONTEXTS + 0.1, WEIGHTS, Pareto(1.8), epsilon=0.5) != bandit
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_mean_that_is_zero_up_to_rounding_is_no_fault_of_a_seed(dtype):
+    # Orthogonal to theta* in exact arithmetic: in float64 means of 0 or a little more, in float32 of either sign.
+    sets = np.stack([[[0.8 * a, -0.6 * a], [0.5, 0.5]] for a in np.linspace(0.08, 1.4, 100)])
+    sets = sets[np.all(sets @ [0.6, 0.8] >= 0, axis=1)]
+    assert len(sets) > 50
+    bandit = LinearBandit.from_contexts(sets, [0.6, 0.8], Pareto(3.0))
+    policy, params = lb.make_policy("uniform", bandit, horizon=100)
+    result = lb.simulate(policy, params, bandit, horizon=100, num_seeds=4, key=jax.random.key(0), dtype=dtype)
+    assert not result.health.any()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"contexts": np.ma.array(CONTEXTS, mask=CONTEXTS > 0.9)}, "contexts must be a 3-D array of real numbers"),
         ({"contexts": CONTEXTS[0]}, "contexts must be a 3-D array"),
         ({"contexts": np.full((2, 2, 3), np.inf)}, "contexts must be finite"),
         (

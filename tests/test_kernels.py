@@ -502,6 +502,7 @@ def test_the_derivative_of_a_median_of_means(num_blocks, count):
     check_grads(median, (payoffs,), order=1, eps=1e-6)
     batched = jax.vmap(jax.grad(median))(jnp.stack([payoffs, -payoffs]))
     np.testing.assert_allclose(batched.sum(axis=1), 1, rtol=1e-12)  # all payoffs one higher, the median too
+    assert np.isnan(jax.grad(median)(jnp.full_like(payoffs, jnp.nan))).any()
 
 
 @pytest.mark.parametrize("num", [2, 7])

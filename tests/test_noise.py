@@ -1,5 +1,6 @@
 """Payoff laws: exact laws of the samples, exact moments, and the samplers bit by bit."""
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -939,8 +940,15 @@ def test_an_empirical_law_is_a_value():
     assert jax.tree.map(lambda leaf: leaf, law) == law
     with pytest.raises((AttributeError, ValueError)):
         law.residuals = RESIDUALS
-    with pytest.raises(ValueError, match="read-only"):
-        law.residuals[0] = 1.0
+    for one in (law, pickle.loads(pickle.dumps(law)), copy.deepcopy(law)):
+        with pytest.raises(ValueError, match="read-only"):
+            one.residuals[0] = 1.0
+
+    class Doubled(Empirical):
+        def transform(self, words, dtype):
+            return 2 * super().transform(words, dtype)
+
+    assert Doubled(RESIDUALS).name == "Doubled(37)"
 
 
 def test_one_program_serves_empirical_laws_of_as_many_residuals():
@@ -965,6 +973,10 @@ def test_one_program_serves_empirical_laws_of_as_many_residuals():
         (["a"], "must be real numbers, got list"),
         (["1.5", "2"], "must be real numbers, got list"),
         ([1j, 2.0], "must be real numbers, got list"),
+        (np.array(["1", 2.0], object), "must be real numbers, got ndarray"),
+        (np.array(["NaT", 5], "m8[D]"), "must be real numbers, got ndarray"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "must be real numbers, got MaskedArray"),
+        ([10**400], "must be real numbers, got list"),
         ([1e308, 1.7e308, 1.7e308], "must be smaller"),
     ],
 )

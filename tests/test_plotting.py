@@ -484,8 +484,18 @@ def test_what_cannot_be_drawn_is_named(draw):
 
 
 @pytest.mark.parametrize("draw", [plotting.curves, plotting.final])
+def test_unhealthy_seeds_are_told_beside_the_label(draw):
+    ill, none = played("oful"), played("crt")
+    ill.health, none.health = np.array([0, 4, 0]), np.ones(3)
+    told = sorted(label.removesuffix(" ↑") for label in labels(draw([ill, none]).axes[0]))
+    assert told == ["CRT (no healthy seed)", "OFUL (2 of 3 seeds)"]
+
+
+@pytest.mark.parametrize("draw", [plotting.curves, plotting.final])
 def test_no_label_is_cut_off(draw):
-    figure = draw([played("oful", delta=0.123456), played("oful", delta=1e-9)])
+    ill = played("oful", delta=1e-9)
+    ill.health = np.ones(3)
+    figure = draw([played("oful", delta=0.123456), ill])
     renderer = FigureCanvasAgg(figure).get_renderer()
     for text in figure.axes[0].texts:
         assert text.get_window_extent(renderer).x1 <= figure.bbox.x1

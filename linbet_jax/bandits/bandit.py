@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.noise import PayoffLaw, admissible_epsilon, check_means, float_dtype, traceable, variates
+from linbet_jax.noise._base import real_numbers
 from linbet_jax.theory import OWN_NORM
 
 __all__ = ["Generator", "LinearBandit", "Sampler"]
@@ -218,7 +219,8 @@ class LinearBandit:
             key = jax.random.fold_in(jax.random.key(0), number // _PULLS)
             return _evaluated(sampler, key, jnp.int32(1 + number % _PULLS)), theta
 
-        bandit._check_draws("sampler", draw)
+        if not isinstance(sampler, _Contexts):  # logged sets were checked whole
+            bandit._check_draws("sampler", draw)
         return bandit
 
     @classmethod
@@ -454,11 +456,8 @@ class LinearBandit:
 def _array(field: str, value: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
     """A read-only float64 copy of a finite array with `ndim` axes, none of them empty."""
     try:
-        plain = np.asarray(value)
-        if plain.dtype.kind in "cSU":  # NumPy would drop what is imaginary, and read text
-            raise TypeError
-        array = np.array(plain, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = real_numbers(value)
+    except (TypeError, ValueError, OverflowError):
         text = repr(value)
         shown = text if len(text) <= 60 else f"{text[:57]}..."
         sizes = ", every set with as many arms" if ndim == 3 else ""

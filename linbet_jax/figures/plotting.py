@@ -97,6 +97,7 @@ _LABEL_SIZE = 9.2  # points, of the names at the curves' ends
 _PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
+_ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
@@ -217,8 +218,8 @@ def panel_figure(
         raise ValueError(f"spread must be 'sd' or 'interval', got {spread!r}")
     with styled():
         # Policies' own labels fit the usual space.
-        named = [curve.name for _, panels in rows for panel in panels for curve in panel.curves if curve.name]
-        room = _label_room(named) if named else 0.0
+        named = [curve for _, panels in rows for panel in panels for curve in panel.curves if curve.name]
+        room = _label_room([curve.name + _ILL * (curve.summary.n == 0) for curve in named]) if named else 0.0
         figure, axes = _grid([len(panels) for _, panels in rows], "panels", title, note, room)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
@@ -415,7 +416,7 @@ def curves(
 
     def curve(label: str, color: str, result: Any) -> Curve:
         summary = summarize(getattr(result, quantity), result.health)
-        return Curve(label, 1.0, result.rounds, summary, name=label, tint=color)
+        return Curve(label, 1.0, result.rounds, summary, name=_with_the_healthy(label, summary), tint=color)
 
     panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results)]
     label, positive = f"cumulative {quantity}", quantity == "regret"
@@ -440,7 +441,7 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
         raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
     panels = _shown(results)
     with styled():
-        room = _label_room([one.label for _, shown in panels for one in shown])
+        room = _label_room([one.label + _ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
         figure, axes = _grid([len(panels)], "panels", title, "", room)
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
             for place, (label, color, result) in enumerate(shown):
@@ -450,13 +451,19 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
                 ax.errorbar(summary.mean, place, xerr=bars, fmt="o", color=color, capsize=2.5, markersize=4)
                 ax.plot(summary.median, place, "x", color=color, markersize=5)
                 beside = ax.get_yaxis_transform()
-                ax.text(1.03, place, label, color=color, fontsize=_LABEL_SIZE, va="center", transform=beside)
+                told = _with_the_healthy(label, summary) + _ILL * (summary.n == 0)
+                ax.text(1.03, place, told, color=color, fontsize=_LABEL_SIZE, va="center", transform=beside)
             ax.set_yticks(range(len(shown)), [])
             ax.set_ylim(len(shown) - 0.5, -0.5)
             ax.set_title(name, loc="left", pad=5)
             pulls = {int(one.result.rounds[-1]) for one in shown}
             ax.set_xlabel(f"{quantity} after {pulls.pop()} pulls" if len(pulls) == 1 else f"final {quantity}")
     return figure
+
+
+def _with_the_healthy(label: str, summary: Summary) -> str:
+    """The label, with the number of the healthy seeds where others were left out."""
+    return f"{label} ({summary.n} of {summary.seeds} seeds)" if summary.unhealthy and summary.n else label
 
 
 class _Shown(NamedTuple):
@@ -811,7 +818,7 @@ def _end(curve: Curve, floor: float, arrow: str, log: bool) -> tuple[float, str,
     """Where a curve's name stands, the name with what cannot be seen, its colour, and whether it is bold."""
     last, label = float(curve.summary.mean[-1]), curve.label
     if math.isnan(last):
-        last, label = floor if log else 0.0, f"{label} (no healthy seed)"
+        last, label = floor if log else 0.0, label + _ILL
     elif log and last <= 0:  # nothing to draw on a log axis: say why at its lower end
         label += " (<0)" if last < 0 else " (0)"
     return max(last, floor), label + arrow, curve.color, curve.bold

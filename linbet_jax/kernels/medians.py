@@ -55,7 +55,8 @@ def _median_jvp(count: int, primals: tuple[jax.Array], tangents: tuple[jax.Array
     (values,), (rates,) = primals, tangents
     low, high = _middle(values, count)
     moved = 0.5 * rates[jnp.argmax(values == low)] + 0.5 * rates[jnp.argmax(values == high)]
-    return _median(values, count), moved
+    median = _median(values, count)
+    return median, jnp.where(jnp.isnan(median), median * moved, moved)
 
 
 @jax.jit

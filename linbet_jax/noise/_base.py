@@ -157,6 +157,20 @@ def limited(what: str, field: str, value: Any, limit: float) -> Any:
     return number
 
 
+def real_numbers(value: npt.ArrayLike) -> Array:
+    """A float64 copy.
+
+    Raises:
+        TypeError: for what NumPy would turn into numbers without a word: text, dates, imaginary parts, masked entries.
+        ValueError, OverflowError: NumPy's own.
+    """
+    plain = np.asarray(value)
+    inside = plain.ravel().tolist() if plain.dtype.kind == "O" else ()
+    if plain.dtype.kind in "cSUmM" or np.ma.is_masked(value) or any(isinstance(one, (str, bytes)) for one in inside):
+        raise TypeError("no real numbers")
+    return np.array(plain, np.float64)
+
+
 def _scalar(value: Any) -> Host:
     """A float for a scalar, else the float64 array."""
     array = np.asarray(value, np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import DTypeLike
 
-from linbet_jax.noise._base import Base
+from linbet_jax.noise._base import Base, real_numbers
 from linbet_jax.noise.moments import Array
 from linbet_jax.noise.words import high_product
 
@@ -44,11 +44,8 @@ class Empirical(Base):
             ValueError: anything else.
         """
         try:
-            plain = np.asarray(residuals)
-            if plain.dtype.kind in "cSU":  # NumPy would drop what is imaginary, and read text
-                raise TypeError
-            numbers = np.array(plain, np.float64)
-        except (TypeError, ValueError):
+            numbers = real_numbers(residuals)
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(f"Empirical: residuals must be real numbers, got {type(residuals).__name__}") from None
         if numbers.ndim != 1 or not 1 <= numbers.size < 2**31:
             raise ValueError(f"Empirical: residuals must be a list of at least one number, got shape {numbers.shape}")
@@ -91,7 +88,8 @@ class Empirical(Base):
     @property
     def name(self) -> str:
         """For tables: how many residuals there are."""
-        return f"{self.label}({self.residuals.size})"
+        label = vars(type(self)).get("label", type(self).__name__)  # a subclass is another law
+        return f"{label}({self.residuals.size})"
 
     def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], None]:
         """The residuals are the leaf: one program serves all laws of as many."""
@@ -121,5 +119,7 @@ class Empirical(Base):
 
 def _restored(cls: Any, residuals: Any) -> Any:
     law = object.__new__(cls)
+    if isinstance(residuals, np.ndarray):
+        residuals.setflags(write=False)
     object.__setattr__(law, "residuals", residuals)
     return law

@@ -186,7 +186,7 @@ def entry(name: str) -> Entry:
     Raises:
         ValueError: for an unknown name; the message lists the known ones.
     """
-    if name not in names():
+    if str(name) not in names():
         raise ValueError(f"policy {name!r}{_meant(str(name), names())}: known are {', '.join(names())}")
     return _ENTRIES[name]
 

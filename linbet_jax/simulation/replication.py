@@ -250,7 +250,8 @@ def _epoch(
         coverage = jax.lax.cond(whole, watched, lambda covered: covered, coverage)
 
     if run.plan.sampler is not None or run.plan.generator is not None:  # fixed arms were checked on the host
-        bad_index = bad_index | _outside(law, means[index])
+        size = jnp.sqrt(jnp.sum(arms[index] ** 2) * jnp.sum(run.theta_star**2))
+        bad_index = bad_index | _outside(law, means[index], size)
     bad = in_time & (bad_index | ~jnp.isfinite(payoffs))
     first_bad = jnp.min(jnp.where(bad, offsets, pulls))
     finite = _all_finite(state) if policy.finite is None else policy.finite(state)
@@ -281,10 +282,10 @@ def _drawn(draw: Callable[[jax.Array], jax.Array], before: jax.Array, width: int
     return jax.lax.map(draw, numbers.reshape(turns, few)).reshape(-1)[:width]
 
 
-def _outside(law: Any, mean: jax.Array) -> jax.Array:
-    """Whether the law has no payoff of this mean, up to rounding."""
+def _outside(law: Any, mean: jax.Array, size: jax.Array) -> jax.Array:
+    """Whether the law has no payoff of this mean <x, theta*>, up to rounding: size is ||x|| ||theta*||."""
     low, high = law.mean_range
-    slack = 1e-5 * jnp.abs(mean)
+    slack = 1e-5 * size
     return (mean < low - slack) | (mean > high + slack)
 
 

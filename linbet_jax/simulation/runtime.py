@@ -65,7 +65,7 @@ def prepare(device: str, cores: int | None = None) -> Runtime:
         if device != "gpu":
             settings: Any = jax.config
             raise InputError(
-                f"JAX finds no device (JAX_PLATFORMS={settings.jax_platforms}): {error or 'none'}"
+                f"JAX finds no device (JAX_PLATFORMS={settings.jax_platforms}): {str(error) or 'none'}"
             ) from error
         raise InputError(
             "--device gpu: JAX finds no GPU on this machine; for NVIDIA cards install the extra linbet_jax[cuda]"
