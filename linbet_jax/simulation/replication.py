@@ -73,22 +73,23 @@ class _Carry(NamedTuple):
 
     state: Any
     health: jax.Array
+    regret: tuple[jax.Array, jax.Array]  # so far, as a compensated sum, like payoff
+    payoff: tuple[jax.Array, jax.Array]
     coverage: Any  # (first miss [] int32, worst ratio []), or None
 
 
 class _Seen(NamedTuple):
-    """What an epoch leaves behind of each of its r pulls."""
+    """What an epoch leaves behind: cumulative regret and payoff after each of its r pulls, and its trace."""
 
-    regret: jax.Array  # [r], of this pull alone
+    regret: jax.Array  # [r]
     payoff: jax.Array  # [r]
-    arm: Any  # [r] int32 when tracing, else None
+    trace: Any  # (arms [r] int32, payoffs [r]) when tracing, else None
 
 
 class _Records(NamedTuple):
     """What is kept of a replication."""
 
-    sums: tuple[tuple[jax.Array, jax.Array], ...]  # of regret and of payoff so far, compensated
-    regret: jax.Array  # [R], cumulative, like payoff
+    regret: jax.Array  # [R]
     payoff: jax.Array  # [R]
     trace: Any  # (arms, payoffs), whole stretches of them, when tracing, else None
 
@@ -115,8 +116,8 @@ def replicate(
     trace = (jnp.zeros(padded, jnp.int32), jnp.zeros(padded, dtype)) if plan.trace_pulls else None
     nothing = jnp.zeros(rounds.shape, dtype)
     both = (
-        _Carry(state, jnp.zeros((), jnp.int32), coverage),
-        _Records(((zero, zero), (zero, zero)), nothing, nothing, trace),
+        _Carry(state, jnp.zeros((), jnp.int32), (zero, zero), (zero, zero), coverage),
+        _Records(nothing, nothing, trace),
     )
     begun, stretches = jnp.zeros((), jnp.int32), ((run.horizon + width - 1) // width).astype(jnp.int32)
     if opening is not None:
@@ -197,29 +198,20 @@ def _stretch(
         fresh = jax.lax.cond(due, lambda s: refresh(s, run.arms, run.params), lambda s: s, carry.state)
         carry = carry._replace(state=fresh)
 
-    # Sums are formed after the scan, of stored numbers: inside it a product and the addition of it might be rounded
-    # once, or twice, depending on what XLA makes one kernel.
     place = rounds - before - 1
     here = (place >= 0) & (place < width)
     place = jnp.clip(place, 0, width - 1)
-    last = jnp.minimum(run.horizon - before, width) - 1  # the last pull in time
-    sums, recorded, finite = [], [], jnp.asarray(True)
-    for so_far, old, each in zip(
-        records.sums, (records.regret, records.payoff), (seen.regret, seen.payoff), strict=True
-    ):
-        within = jnp.cumsum(each)
-        after = so_far[0] + (so_far[1] + within)
-        sums.append(compensated(*so_far, within[-1]))
-        recorded.append(jnp.where(here, after[place], old))
-        finite = finite & jnp.isfinite(after[last])
-    health = jnp.where(finite | (carry.health != 0), carry.health, jnp.minimum(before + width, run.horizon))
     trace = records.trace
     if trace is not None:
         trace = tuple(
-            jax.lax.dynamic_update_slice(old, new, (before,))
-            for old, new in zip(trace, (seen.arm, seen.payoff), strict=True)
+            jax.lax.dynamic_update_slice(old, new, (before,)) for old, new in zip(trace, seen.trace, strict=True)
         )
-    return carry._replace(health=health.astype(jnp.int32)), _Records(tuple(sums), recorded[0], recorded[1], trace)
+    last = jnp.minimum(run.horizon - before, width) - 1  # the last pull in time
+    overflow = ~(jnp.isfinite(seen.regret[last]) & jnp.isfinite(seen.payoff[last])) & (carry.health == 0)
+    health = jnp.where(overflow, jnp.minimum(before + width, run.horizon), carry.health).astype(jnp.int32)
+    return carry._replace(health=health), _Records(
+        jnp.where(here, seen.regret[place], records.regret), jnp.where(here, seen.payoff[place], records.payoff), trace
+    )
 
 
 def _epoch(
@@ -235,7 +227,7 @@ def _epoch(
     index = jnp.where(bad_index, 0, choice).astype(jnp.int32)
     offsets = jnp.arange(pulls)
     in_time = pull + offsets <= run.horizon
-    payoffs = law.payoff(drawn, means[index]).astype(drawn.dtype)
+    payoffs = _rounded(law.payoff(drawn, means[index]).astype(drawn.dtype), run.horizon)
     state = jax.lax.cond(
         whole, lambda state: update(state, arms, index, payoffs, params), lambda state: state, carry.state
     )
@@ -258,12 +250,15 @@ def _epoch(
     last = jnp.minimum(pull + pulls - 1, run.horizon)
     event = jnp.where(first_bad < pulls, pull + first_bad, jnp.where(finite, 0, last))
     health = jnp.where(carry.health == 0, event, carry.health).astype(jnp.int32)
+    regrets = _rounded(gaps[index] * (offsets + 1).astype(drawn.dtype), run.horizon)
+    sums = payoffs if pulls == 1 else jnp.cumsum(payoffs)
     seen = _Seen(
-        regret=jnp.broadcast_to(gaps[index], (pulls,)),
-        payoff=payoffs,
-        arm=jnp.full(pulls, index) if run.plan.trace_pulls else None,
+        regret=carry.regret[0] + (carry.regret[1] + regrets),
+        payoff=carry.payoff[0] + (carry.payoff[1] + sums),
+        trace=(jnp.full(pulls, index), payoffs) if run.plan.trace_pulls else None,
     )
-    return _Carry(state, health, coverage), seen
+    regret, payoff = compensated(*carry.regret, regrets[-1]), compensated(*carry.payoff, sums[-1])
+    return _Carry(state, health, regret, payoff, coverage), seen
 
 
 _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a block of 16 seeds
@@ -280,6 +275,17 @@ def _drawn(draw: Callable[[jax.Array], jax.Array], before: jax.Array, width: int
     few = -(-few // _VECTOR) * _VECTOR
     numbers = before + 1 + jnp.arange(turns * few, dtype=jnp.int32)
     return jax.lax.map(draw, numbers.reshape(turns, few)).reshape(-1)[:width]
+
+
+def _rounded(values: jax.Array, horizon: jax.Array) -> jax.Array:
+    """The values, rounded before they are added to others: last bits do not depend on what XLA makes one kernel.
+
+    A compiler may round a product and the sum it enters once, or twice. Here it cannot tell that the bits stay: the
+    word which they are combined with is 0 because T is positive, and T is an argument.
+    """
+    word = jnp.uint64 if values.dtype == jnp.float64 else jnp.uint32
+    zero = (horizon >> 31).astype(word)
+    return jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(values, word) ^ zero, values.dtype)
 
 
 def _outside(law: Any, mean: jax.Array, size: jax.Array) -> jax.Array:
