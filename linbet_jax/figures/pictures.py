@@ -24,7 +24,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from linbet_jax.figures.plotting import OneUnit, axes_points, axis_share, log_floor, robust_limits, spread_apart, styled
+from linbet_jax.figures.canvas import OneUnit, axes_points, axis_share, log_floor, robust_limits, spread_apart, styled
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 

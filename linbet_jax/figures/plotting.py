@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import math
-import os
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backend_bases import RendererBase
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.ticker import Formatter
 from numpy.typing import ArrayLike, NDArray
 
+from linbet_jax.figures.canvas import (
+    LABEL_SIZE,
+    STYLE,
+    FloatArray,
+    OneUnit,
+    StyledFigure,
+    axes_grid,
+    axes_points,
+    axis_share,
+    label_ends,
+    label_room,
+    log_floor,
+    robust_limits,
+    save_figure,
+    spread_apart,
+    styled,
+)
 from linbet_jax.policies import entry, names
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.regret import Summary, fitted_exponent, summarize
-from linbet_jax.storage.results import replacing
 
 if TYPE_CHECKING:
     from linbet_jax.statistics.tuning import TuningCurve
@@ -55,50 +62,16 @@ __all__ = [
     "tuning_figure",
 ]
 
-FloatArray = NDArray[np.float64]
 
 # The package's policies have Okabe and Ito's palette, told apart with every common colour blindness.
 COLORS: Mapping[str, str] = {name: color for name in names() if (color := entry(name).color) is not None}
 # For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.
 OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
 REFERENCE_COLOR = "#9A9A9A"
-STYLE: Mapping[str, Any] = {
-    "font.family": "STIXGeneral",
-    "mathtext.fontset": "stix",
-    "font.size": 9.5,
-    "axes.titlesize": 10.5,
-    "axes.labelsize": 10,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.5,
-    "axes.axisbelow": True,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "linbet_jax",
-    "figure.dpi": 100,
-    "savefig.dpi": 220,
-}
-# What tells the time of writing, by format: left out.
-_DATES: Mapping[str, tuple[str, ...]] = {"pdf": ("CreationDate",), "png": (), "svg": ("Date",)}
 _BARS = 6  # error bars per curve
-_FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
-_LABEL_SIZE = 9.2  # points, of the names at the curves' ends
-# Inches: a panel, the space between panels, and what the outermost panels leave for labels.
-_PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
-_BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
-_LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
-_EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
 class _Weight(NamedTuple):
@@ -219,8 +192,8 @@ def panel_figure(
     with styled():
         # Policies' own labels fit the usual space.
         named = [curve for _, panels in rows for panel in panels for curve in panel.curves if curve.name]
-        room = _label_room([curve.name + _ILL * (curve.summary.n == 0) for curve in named]) if named else 0.0
-        figure, axes = _grid([len(panels) for _, panels in rows], "panels", title, note, room)
+        room = label_room([curve.name + _ILL * (curve.summary.n == 0) for curve in named]) if named else 0.0
+        figure, axes = axes_grid([len(panels) for _, panels in rows], "panels", title, note, room)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -294,8 +267,8 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
         ValueError: no charts, or rows of different lengths.
     """
     with styled():
-        room = _label_room([series.label for charts in rows for chart in charts for series in chart.series])
-        figure, axes = _grid([len(charts) for charts in rows], "charts", title, note, room)
+        room = label_room([series.label for charts in rows for chart in charts for series in chart.series])
+        figure, axes = axes_grid([len(charts) for charts in rows], "charts", title, note, room)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
                 _draw_chart(ax, chart)
@@ -387,7 +360,7 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
         ax.set_ylim(*chart.limits)
     ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
     ax.set_title(chart.title, loc="left", pad=5)
-    _label_ends(ax, ends)
+    label_ends(ax, ends)
 
 
 def curves(
@@ -441,8 +414,8 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
         raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
     panels = _shown(results)
     with styled():
-        room = _label_room([one.label + _ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
-        figure, axes = _grid([len(panels)], "panels", title, "", room)
+        room = label_room([one.label + _ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
+        figure, axes = axes_grid([len(panels)], "panels", title, "", room)
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
             for place, (label, color, result) in enumerate(shown):
                 summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
@@ -452,7 +425,7 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
                 ax.plot(summary.median, place, "x", color=color, markersize=5)
                 beside = ax.get_yaxis_transform()
                 told = _with_the_healthy(label, summary) + _ILL * (summary.n == 0)
-                ax.text(1.03, place, told, color=color, fontsize=_LABEL_SIZE, va="center", transform=beside)
+                ax.text(1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside)
             ax.set_yticks(range(len(shown)), [])
             ax.set_ylim(len(shown) - 0.5, -0.5)
             ax.set_title(name, loc="left", pad=5)
@@ -549,7 +522,7 @@ def growth_figure(
         ValueError: as in `regret.fitted_exponent`.
     """
     with styled():
-        figure = _Figure(4.6, 3.1)
+        figure = StyledFigure(4.6, 3.1)
         ax = figure.subplots(gridspec_kw={"left": 0.14, "right": 0.66, "top": 0.9, "bottom": 0.15})
         ax.set(xscale="log", yscale="log", xlabel="horizon (pulls)", ylabel="mean pseudo-regret")
         ends: list[tuple[float, str, str, bool]] = []
@@ -566,190 +539,8 @@ def growth_figure(
                 label += f", theory {theory[policy]:.3f}"
             ends.append((float(r[np.argmax(t)]), label, color, True))
         ax.set_title(title, loc="left")
-        _label_ends(ax, ends, lines=2)
+        label_ends(ax, ends, lines=2)
     return figure
-
-
-def _label_room(labels: Sequence[str]) -> float:
-    """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    text = _Figure(1, 1).text(0, 0, "", fontsize=_LABEL_SIZE)
-    widest = 0.0
-    for label in labels:
-        text.set_text(label)
-        widest = max(widest, _inches(text)[0])
-    return 0.08 * _PANEL_WIDTH + 0.1 + widest
-
-
-def _grid(widths: Sequence[int], what: str, title: str, note: str, room: float = 0.0) -> tuple[Figure, Any]:
-    """A figure with rows of axes of one size, below a title and above a note, both wrapped to its width.
-
-    To the right of all axes there are `room` inches for labels, more where the usual space is more.
-    """
-    if len(set(widths)) != 1 or 0 in widths:
-        raise ValueError(f"rows must hold equally many {what}, one at least, got {list(widths)}")
-    rows, columns = len(widths), widths[0]
-    right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
-    width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
-    panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
-    figure = _Figure(width, panels_height)
-    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
-    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
-    for text in (above, below):
-        _wrap(text, width - 2 * _EDGE)
-    top = _TOP + (0.05 + _inches(above)[1] if title else 0)
-    bottom = _BOTTOM + (0.08 + _inches(below)[1] if note else 0)
-    height = top + panels_height + bottom
-    figure.set_size_inches(width, height)
-    above.set_position((_EDGE / width, 1 - 0.1 / height))
-    below.set_position((_EDGE / width, 0.06 / height))
-    axes = figure.subplots(
-        rows,
-        columns,
-        squeeze=False,
-        gridspec_kw={
-            "left": _LEFT / width,
-            "right": 1 - right / width,
-            "top": 1 - top / height,
-            "bottom": bottom / height,
-            "wspace": between / _PANEL_WIDTH,
-            "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
-        },
-    )
-    return figure, axes
-
-
-def robust_limits(
-    values: Iterable[ArrayLike], typical: Iterable[ArrayLike], *, log: bool = False
-) -> tuple[float, float]:
-    """The lowest and the highest number that an axis should hold, so that a seed far out does not flatten the others.
-
-    Everything typical is held, and on a linear axis 0. Of the other values those are that leave what is typical a tenth
-    of a linear axis, or that lie within a factor of 1,000 of it on a logarithmic one.
-
-    Args:
-        values: what is drawn; numbers that are not finite, or on a logarithmic axis not positive, do not count.
-        typical: medians and trimmed means of what is drawn.
-        log: whether the axis is logarithmic.
-
-    Returns:
-        (lowest, highest); (0, 1) when nothing counts.
-    """
-    drawn, core = (np.concatenate([np.zeros(0), *(np.ravel(v) for v in each)]) for each in (values, typical))
-    drawn, core = (each[np.isfinite(each) & ((each > 0) | (not log))] for each in (drawn, core))
-    core = core if core.size else drawn
-    if not core.size:
-        return 0.0, 1.0
-    low, high = (core.min(), core.max()) if log else (min(core.min(), 0.0), max(core.max(), 0.0))
-    if log:
-        drawn = drawn[(drawn >= low / 1000) & (drawn <= high * 1000)]
-    elif high > low:
-        drawn = drawn[(drawn >= high - 10 * (high - low)) & (drawn <= low + 10 * (high - low))]
-    return float(min([low, *drawn])), float(max([high, *drawn]))
-
-
-def log_floor(values: Iterable[FloatArray]) -> float:
-    """Lower end of a log axis: below the smallest positive number that is drawn; 0.1 when there is none."""
-    drawn = np.concatenate([np.zeros(0), *values])
-    return _FLOOR * float(drawn[drawn > 0].min()) if np.any(drawn > 0) else 0.1
-
-
-def axis_share(ax: Axes, which: str, value: float) -> float:
-    """Where a number lies between the ends of the axis `which`: 0 to 1."""
-    low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
-    kind = ax.get_xscale() if which == "x" else ax.get_yscale()
-    scale: Callable[[float], float] = math.log if kind == "log" else float
-    return (scale(min(max(value, low), high)) - scale(low)) / (scale(high) - scale(low))
-
-
-def axes_points(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes in points."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    box, inches = ax.get_position(), figure.get_size_inches()
-    return box.width * inches[0] * 72, box.height * inches[1] * 72
-
-
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes a figure whole or not at all, the same bytes for the same figure.
-
-    Args:
-        figure: of this module, or any other of matplotlib's.
-        path: its suffix says the format: .pdf, .png or .svg.
-
-    Raises:
-        ValueError: not a figure, no path, another suffix, or a folder that is not there.
-    """
-    if not isinstance(figure, Figure):
-        raise ValueError(f"figure={figure!r}: must be a matplotlib Figure")
-    if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(f"path={path!r}: must be a str or a pathlib.Path")
-    place = Path(path)
-    kind = place.suffix.lower().removeprefix(".")
-    if kind not in _DATES:
-        raise ValueError(f"path={os.fspath(path)!r}: must end in .pdf, .png or .svg")
-    if not place.parent.is_dir():
-        raise ValueError(f"path={os.fspath(path)!r}: there is no folder {place.parent}")
-    metadata: dict[str, Any] = dict.fromkeys(_DATES[kind])
-    with styled(), replacing(place) as temporary:
-        figure.savefig(temporary, format=kind, metadata=metadata)
-
-
-def styled(style: Mapping[str, Any] = STYLE) -> AbstractContextManager[None]:
-    """Matplotlib's own defaults with these settings on top, for as long as the block lasts: the user's have no say."""
-    return matplotlib.style.context(["default", dict(style)])
-
-
-class _Figure(Figure):
-    """A figure in this module's style whenever it is drawn: ticks are made then, and would follow the user's settings.
-
-    A notebook shows it, with pyplot or without.
-    """
-
-    def __init__(self, width: float, height: float) -> None:
-        """An empty one of this size in inches, on an Agg canvas of its own."""
-        super().__init__(figsize=(width, height))
-        FigureCanvasAgg(self)
-
-    def draw(self, renderer: RendererBase) -> None:
-        """As matplotlib does it."""
-        with styled():
-            super().draw(renderer)
-
-    def savefig(self, *arguments: Any, **settings: Any) -> None:
-        """As matplotlib does it."""
-        with styled():
-            super().savefig(*arguments, **settings)
-
-    def _repr_png_(self) -> bytes:
-        """What a notebook shows."""
-        stream = io.BytesIO()
-        self.savefig(stream, format="png", dpi="figure")
-        return stream.getvalue()
-
-
-def _inches(text: Text) -> tuple[float, float]:
-    """Width and height of a text, on the screen or in a file: hinting makes a letter's width depend on the dpi."""
-    sizes = []
-    for dpi in (STYLE["figure.dpi"], STYLE["savefig.dpi"]):
-        box = text.get_window_extent(RendererAgg(1, 1, dpi), dpi=dpi)  # a text keeps the renderer it had last
-        sizes.append((box.width / dpi, box.height / dpi))
-    return max(width for width, _ in sizes), max(height for _, height in sizes)
-
-
-def _wrap(text: Text, inches: float) -> None:
-    """Breaks a text's lines at spaces, not at no-break ones, where they would be wider than that."""
-    lines: list[str] = []
-    for paragraph in text.get_text().split("\n"):
-        line = ""
-        for word in filter(None, paragraph.split(" ")):
-            longer = f"{line} {word}" if line else word
-            text.set_text(longer)
-            if line and _inches(text)[0] > inches:
-                lines.append(line)
-                longer = word
-            line = longer
-        lines.append(line)
-    text.set_text("\n".join(lines))
 
 
 def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: bool) -> None:
@@ -798,7 +589,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         ax.plot(pulls, panel.reference * pulls, "--", color=REFERENCE_COLOR, linewidth=0.8, zorder=2)
         ends.append((panel.reference * pulls[-1], panel.reference_label, "#6E6E6E", False))
     _end_axes(ax, curves, floor, held if beyond else None, log)
-    _label_ends(ax, ends)
+    label_ends(ax, ends)
 
 
 def _span(curve: Curve, spread: str, nonnegative: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -884,47 +675,3 @@ def _bar_places(rounds: FloatArray, shown: NDArray[np.bool_], place: int, count:
     candidates = np.flatnonzero(shown)
     nearest = np.abs(rounds[candidates][None, :] - wanted[:, None]).argmin(axis=1)
     return np.unique(candidates[nearest])
-
-
-def _label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines: int = 1) -> None:
-    """Writes each curve's name to the right of its end, moved apart where they would overlap."""
-    places = [axis_share(ax, "y", y) for y, *_ in ends]
-    spread = spread_apart(places, 9.8 * lines / axes_points(ax)[1], low=0.0, high=1.0)
-    for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
-        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1, "relpos": (0.0, 0.5)}
-        weight = "bold" if bold else "normal"
-        style: Any = {"color": color, "fontsize": _LABEL_SIZE, "fontweight": weight, "ha": "left", "va": "center"}
-        at = (1.0, true), (1.08, shown), "axes fraction", "axes fraction"  # the curve's end, the name
-        ax.annotate(label, *at, arrow, annotation_clip=False, **style)
-
-
-def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:
-    """Moves numbers apart until neighbours are `gap` away, as little as possible in the least-squares sense."""
-    if not len(places):
-        return []
-    from scipy.optimize import isotonic_regression  # slow to import
-
-    order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))
-    # Without each rank's step "at least gap apart" is "in order".
-    level = isotonic_regression(np.asarray(places)[order] - steps).x
-    moved = np.empty(len(places))
-    moved[order] = np.clip(level, low, max(low, high - steps[-1])) + steps
-    return moved.tolist()
-
-
-class OneUnit(Formatter):
-    """Axis numbers in one unit per axis: 0, 5k, 10k or 0, 250, 1,250, but never 750 beside 1.25k."""
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        """One number by itself."""
-        return self.format_ticks([x])[0]
-
-    def format_ticks(self, values: Any) -> list[str]:
-        """The numbers of one axis, in the unit that suits them all."""
-        ticks = np.asarray(values, dtype=np.float64)
-        largest = float(np.abs(ticks).max(initial=0.0))
-        for unit, sign in ((1e6, "M"), (1e3, "k")):
-            whole = bool(np.all(np.abs(ticks / unit - np.round(ticks / unit)) < 1e-6))
-            if largest >= 10 * unit or (largest >= unit and whole):
-                return [f"{tick / unit:,g}{sign}" if tick else "0" for tick in ticks]
-        return [f"{tick:,g}" for tick in ticks]

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from linbet_jax.figures import pictures as drawing
+from linbet_jax.figures.canvas import save_figure, styled
 from linbet_jax.figures.pictures import HEIGHT, SIDE, WIDTH, missing_letters_pass, shortened
-from linbet_jax.figures.plotting import save_figure, styled
 
 __all__ = ["Picture", "inline_svg", "save_pictures"]
 

@@ -33,7 +33,7 @@ from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, Progress, lau
 from linbet_jax.simulation.replication import Plan, World
 from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, warn_of
 
-STRETCH = 128  # pulls whose noise is drawn at once; the nearest divisor of T is taken
+STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 
