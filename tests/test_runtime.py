@@ -43,8 +43,8 @@ NUMBERS = """
         result = lb.simulate(
             policy, params, bandit, horizon=3000, num_seeds=5, key=jax.random.key(0), dtype=dtype, block_size=4
         )
-        ((program, _),) = launches._PROGRAMS.values()
-        calls = [line for line in program.as_text().splitlines() if "xla_cpu_small_call" in line]
+        (program,) = launches._PROGRAMS.values()
+        calls = [line for line in program.compiled.as_text().splitlines() if "xla_cpu_small_call" in line]
         found[name + " " + dtype] = [
             hashlib.sha256(result.regret.tobytes() + result.payoff.tobytes()).hexdigest(),
             [line.split('op_name="')[1].split('"')[0] for line in calls],

@@ -245,7 +245,7 @@ INTERRUPTED = """
     policy, params = lb.make_policy("oful", bandit, horizon=50_000_000)
     known = {"num_seeds": 1, "num_records": 1, "key": jax.random.key(0), "block_size": 1}
     lb.simulate(policy, params, bandit, horizon=1_280, **known)  # the same program
-    finish, begun, running = launches._finish, threading.Event(), []
+    finish, begun, running = launches._Program.__call__, threading.Event(), []
 
     def watched(*given):
         running.append(begun.set())
@@ -253,7 +253,7 @@ INTERRUPTED = """
         running.pop()
         return outputs
 
-    launches._finish = watched
+    launches._Program.__call__ = watched
 
     def interrupt():
         begun.wait()
@@ -428,8 +428,8 @@ def test_memory_does_not_grow_with_the_horizon(name):
         policy, params = lb.make_policy(name, bandit, horizon=128_000)
         launches._PROGRAMS.clear()
         lb.simulate(policy, params, bandit, horizon=horizon, num_seeds=1, key=KEY, dtype="float64", num_records=10)
-        ((program, _),) = launches._PROGRAMS.values()
-        memory = program.memory_analysis()
+        (program,) = launches._PROGRAMS.values()
+        memory = program.compiled.memory_analysis()
         sizes.append(memory.temp_size_in_bytes + memory.output_size_in_bytes)
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
 

@@ -8,6 +8,7 @@ a thread inside a program does not.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
@@ -154,3 +155,33 @@ def _make(future: Future[Any], launch: Callable[[], Any]) -> None:
         future.set_result(launch())
     except BaseException as error:  # the caller's to raise
         future.set_exception(error)
+
+
+_LEFT = threading.Condition()
+_inside, _ending = 0, False
+
+
+def wait_inside(outputs: Any) -> None:
+    """Waits inside JAX for outputs that are about to be there.
+
+    A thread there crashes a process that ends meanwhile: the end waits for it, and lets no other in.
+    """
+    global _inside
+    with _LEFT:
+        if _ending:
+            return
+        _inside += 1
+    try:
+        jax.block_until_ready(outputs)
+    finally:
+        with _LEFT:
+            _inside -= 1
+            _LEFT.notify_all()
+
+
+@atexit.register
+def _end() -> None:
+    global _ending
+    with _LEFT:
+        _ending = True
+        _LEFT.wait_for(lambda: _inside == 0)

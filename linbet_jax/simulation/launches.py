@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.simulation.checks import x64_enabled
-from linbet_jax.simulation.lanes import abandon, first_lane, here, submit
+from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_inside
 from linbet_jax.simulation.replication import Plan, World, replicate
 
 Progress = Callable[[int, int], None]
@@ -71,7 +71,39 @@ def _run_blocks(
     return jax.lax.map(one, (seeds, varying), batch_size=launch.block_size)
 
 
-_PROGRAMS: dict[Any, tuple[Any, int]] = {}  # the compiled program and the bytes it closes over, the oldest use first
+class _Program:
+    """A compiled launch.
+
+    Attributes:
+        compiled: what JAX compiled.
+        closed: the bytes of arrays that it closes over.
+        fastest: pulls of the horizon that it ran last, and the seconds of the fastest such run.
+    """
+
+    def __init__(self, compiled: Any, closed: int) -> None:
+        self.compiled, self.closed, self.fastest = compiled, closed, (0, 0.0)
+
+    def __call__(self, *arguments: Any) -> dict[str, Any]:
+        """The outputs of a launch, once they are there.
+
+        Waited for inside JAX when they are due, which holds up a process that ends meanwhile; before and where nothing
+        is known, asked for now and then, which takes time from the launch.
+        """
+        begun, pulls = time.perf_counter(), int(arguments[4][-1])
+        outputs: dict[str, Any] = self.compiled(*arguments)
+        before, seconds = self.fastest
+        if pulls >= before:
+            time.sleep(0.9 * seconds)
+        if pulls == before:
+            wait_inside(outputs)
+        while not all(values.is_ready() for values in outputs.values()):
+            time.sleep(min(max(5e-5, (time.perf_counter() - begun) / 50), 0.01))
+        took = time.perf_counter() - begun
+        self.fastest = pulls, min(took, seconds) if pulls == before else took
+        return outputs
+
+
+_PROGRAMS: dict[Any, _Program] = {}  # the oldest use first
 _PROGRAMS_LOCK = threading.Lock()
 _MAX_PROGRAMS = 64  # on CPU each takes some 450 memory mappings, of which Linux grants a process 65 530
 _MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for example; the newest program stays
@@ -91,7 +123,7 @@ def lower(launch: Launch, arguments: Any) -> Any:
     return jax.jit(sharded).trace(*arguments)
 
 
-def _program(launch: Launch, arguments: Any) -> tuple[Any, float]:
+def _program(launch: Launch, arguments: Any) -> tuple[Callable[..., dict[str, Any]], float]:
     """The compiled launch for these shapes, and the seconds spent compiling it now."""
     if _jit_disabled():
         launch.check(*arguments[1:3])
@@ -102,20 +134,20 @@ def _program(launch: Launch, arguments: Any) -> tuple[Any, float]:
         found = _PROGRAMS.pop(identity, None)
         if found is not None:
             _PROGRAMS[identity] = found
-            return found[0], 0.0
+            return found, 0.0
     started = time.perf_counter()
     launch.check(*arguments[1:3])
     wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
     traced = lower(launch, arguments)
     closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
-    compiled = _compile(traced.lower(), wide)
+    program = _Program(_compile(traced.lower(), wide), closed)
     with _PROGRAMS_LOCK:
         while _PROGRAMS and (
-            len(_PROGRAMS) >= _MAX_PROGRAMS or sum(held for _, held in _PROGRAMS.values()) + closed > _MAX_BYTES
+            len(_PROGRAMS) >= _MAX_PROGRAMS or sum(one.closed for one in _PROGRAMS.values()) + closed > _MAX_BYTES
         ):
             del _PROGRAMS[next(iter(_PROGRAMS))]
-        _PROGRAMS[identity] = compiled, closed
-    return compiled, time.perf_counter() - started
+        _PROGRAMS[identity] = program
+    return program, time.perf_counter() - started
 
 
 def _compile(lowered: Any, wide: bool) -> Any:
@@ -190,7 +222,7 @@ def launch_all(
             compiling += seconds
             if len(in_flight) == 2 * lanes:
                 end_one()
-            run = functools.partial(_finish, program, arguments)
+            run = functools.partial(program, *arguments)
             in_flight.append((rows, here(run) if _jit_disabled() else submit(lane % lanes, run)))
         while in_flight:
             end_one()
@@ -198,18 +230,6 @@ def launch_all(
         abandon(future for _, future in in_flight)  # none are left unless something was raised
     clock["compile"] += compiling
     clock["run"] += time.perf_counter() - begun - compiling
-
-
-def _finish(program: Callable[..., dict[str, Any]], arguments: Any) -> dict[str, Any]:
-    """The outputs of a launch, once they are there.
-
-    Asked for again and again: a thread that waits inside JAX crashes a process that ends meanwhile.
-    """
-    begun = time.perf_counter()
-    outputs = program(*arguments)
-    while not all(values.is_ready() for values in outputs.values()):
-        time.sleep(min(max(5e-5, (time.perf_counter() - begun) / 50), 0.01))
-    return outputs
 
 
 def threefry_key(key: jax.Array) -> jax.Array:

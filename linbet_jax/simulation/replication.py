@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     sampler: Any
     generator: Any
     epochs_per_stretch: int  # a multiple of the policy's updates in turn
+    guarded: bool  # whether epochs may lie beyond T: T is no multiple of a stretch
     refresh_stride: int  # stretches between refreshes
     static_law: Any  # a law that is no pytree of numbers; None when the world carries it
     trace_pulls: int  # T when tracing, else 0
@@ -228,9 +229,13 @@ def _epoch(
     offsets = jnp.arange(pulls)
     in_time = pull + offsets <= run.horizon
     payoffs = _rounded(law.payoff(drawn, means[index]).astype(drawn.dtype), run.horizon)
-    state = jax.lax.cond(
-        whole, lambda state: update(state, arms, index, payoffs, params), lambda state: state, carry.state
-    )
+
+    def updated(state: Any) -> Any:
+        return update(state, arms, index, payoffs, params)
+
+    # The two ways of a cond copy the state, which is felt where an update is all that a pull costs.
+    guarded = run.plan.guarded
+    state = jax.lax.cond(whole, updated, lambda state: state, carry.state) if guarded else updated(carry.state)
     coverage = carry.coverage
     if coverage is not None:
         assert policy.region is not None

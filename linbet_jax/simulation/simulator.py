@@ -34,6 +34,7 @@ from linbet_jax.simulation.replication import Plan, World
 from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, warn_of
 
 STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
+ROUND_STRETCH = 125  # pulls of a stretch where it divides the horizon, as most that people choose
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 
@@ -44,6 +45,8 @@ def _stretch_epochs(horizon: int, policy: Policy) -> int:
     Two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one kernel.
     """
     pulls, turns = policy.pulls_per_epoch, len(policy.updates)
+    if pulls == turns == 1 and horizon % ROUND_STRETCH == 0:
+        return ROUND_STRETCH
     return turns * -(-min(max(2, STRETCH // pulls), -(-horizon // pulls)) // turns)
 
 
@@ -57,6 +60,7 @@ def _plan(policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, d
         sampler=bandit.sampler,
         generator=_generator(bandit.generator, dtype_name)[0],
         epochs_per_stretch=length,
+        guarded=policy.pulls_per_epoch > 1 or horizon % length != 0,
         refresh_stride=max(1, REFRESH // (length * policy.pulls_per_epoch)),
         static_law=static_law,
         trace_pulls=0,
