@@ -41,6 +41,6 @@ if [ -n "${CI:-}" ]; then bash scripts/browser.sh >/dev/null || flunk "no browse
 [ "$checks" = 0 ] || say "error: a check before the tests failed (above); this run fails whatever the tests say"
 
 status=0
-"$VENV_PYTHON" -m pytest -n 2 --quiet "${marked[@]}" "$@" || status=$?
+"$VENV_PYTHON" -m pytest -n 2 --dist loadgroup --quiet "${marked[@]}" "$@" || status=$?
 [ "$status" = 0 ] && status=$checks
 exit "$status"

@@ -31,6 +31,12 @@ IO = {
 LIMIT = 850 * 2**20  # bytes in memory
 
 
+def _policy_of(item):
+    """The policy, options and law that a test is parametrised with; empty where it is with none."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return " ".join(str(params[name]) for name in ("name", "options", "law") if params.get(name))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -38,6 +44,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
         if item.path.stem in IO:
             item.add_marker("io")
+        policy = _policy_of(item)
+        if policy:  # one worker traces its programs, once for all tests of a file
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {policy}"))
 
 
 @pytest.fixture(autouse=True)

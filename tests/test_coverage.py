@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, assert_replays
+from traces import quickly
 
 import linbet_jax as lb
 from linbet_jax.simulation import launches
@@ -27,11 +28,9 @@ CASES = {
 @pytest.fixture
 def quick_compiles():
     """For programs that run once and are compared with nothing but an oracle."""
-    before = jax.config.values["jax_disable_most_optimizations"]
     launches._PROGRAMS.clear()
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    with quickly():
+        yield
     launches._PROGRAMS.clear()
 
 

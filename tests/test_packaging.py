@@ -405,7 +405,7 @@ def test_quick_checks_leave_out_the_slow_tests_and_the_benchmarks(checkout, tmp_
         return [line for line in asked if re.match(r"-m (ruff|mypy|pytest)|benchmarks", line)]
 
     static = ["-m ruff check --quiet .", "-m ruff format --check --quiet .", "-m mypy --no-error-summary"]
-    assert checks("--quick -k tofu") == [*static, "-m pytest -n 2 --quiet -m not slow -k tofu"]
+    assert checks("--quick -k tofu") == [*static, "-m pytest -n 2 --dist loadgroup --quiet -m not slow -k tofu"]
     *before, last = checks("")
     assert sorted(before) == sorted([*static, "benchmarks/bench.py --smoke"])  # side by side
-    assert last == "-m pytest -n 2 --quiet"
+    assert last == "-m pytest -n 2 --dist loadgroup --quiet"

@@ -1,5 +1,6 @@
 """Every policy's recorded runs, replayed by the plain NumPy oracles: same decisions, same final estimates."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -25,6 +26,7 @@ from oracles import (
     remark3_rounds,
 )
 from scipy import integrate, stats
+from traces import quickly
 
 import linbet_jax as lb
 
@@ -174,17 +176,18 @@ def run(case: Case, bandit: Any, radius_scale: float) -> Any:
         radius_scale=radius_scale,
         **case.options,
     )
-    return lb.simulate(
-        policy,
-        params,
-        bandit,
-        horizon=case.horizon,
-        num_seeds=SEEDS,
-        block_size=SEEDS,
-        key=jax.random.key(0),
-        trace=True,
-        dtype="float64",
-    )
+    with quickly() if case.options else contextlib.nullcontext():  # what a policy is by default is optimised fully
+        return lb.simulate(
+            policy,
+            params,
+            bandit,
+            horizon=case.horizon,
+            num_seeds=SEEDS,
+            block_size=SEEDS,
+            key=jax.random.key(0),
+            trace=True,
+            dtype="float64",
+        )
 
 
 def assert_curves(result: Any, gaps: Array) -> None:

@@ -73,9 +73,9 @@ CORES = """
     out = {}
     for name, data, dtype in (("tofu", "S3", "float32"), ("crt", "S4", "float32")):
         bandit = lb.dataset(data)
-        policy, params = lb.make_policy(name, bandit, horizon=2000, radius_scale=0.3)
+        policy, params = lb.make_policy(name, bandit, horizon=500, radius_scale=0.3)
         for devices in (None, jax.devices()[-2:]):
-            r = lb.simulate(policy, params, bandit, horizon=2000, num_seeds=20, key=jax.random.key(0), trace=True,
+            r = lb.simulate(policy, params, bandit, horizon=500, num_seeds=20, key=jax.random.key(0), trace=True,
                             dtype=dtype, devices=devices, block_size=8)
             numbers = r.trace.arms, r.trace.payoffs, r.regret, r.final_estimate
             found = hashlib.sha256(b"".join(values.tobytes() for values in numbers)).hexdigest()
@@ -305,7 +305,7 @@ def test_other_policies_change_nothing():  # R4
     assert_same(run("tofu", bandit, horizon=400, trace=True), alone)
 
 
-@pytest.mark.parametrize("name", ["S1", "S2", "S3", "S4"])
+@pytest.mark.parametrize("name", ["S1", "S3"])  # of both laws
 def test_key_reuse_checking_is_silent(name):  # R5
     bandit = lb.dataset(name)
     with jax.debug_key_reuse(True):
@@ -382,8 +382,9 @@ def test_float32_plays_the_same_noise():
 
 @pytest.mark.parametrize(
     ("name", "horizon"),
-    [("oful", horizon) for horizon in (1, 7, 128, 129, 250, 1000)]
-    + [("mom", horizon) for horizon in (24, 128, 131, 257)],  # 24 is the least that MoM can play
+    [("uniform", horizon) for horizon in (1, 129, 250)]
+    + [("oful", horizon) for horizon in (300, 1000)]  # with updates that are guarded, and not
+    + [("mom", horizon) for horizon in (24, 131, 257)],  # 24 is the least that MoM can play
 )
 def test_records_are_exact(name, horizon):
     bandit = bandit_of()
@@ -895,7 +896,7 @@ def test_a_law_of_ones_own_that_is_no_pytree():
     assert np.all(np.abs(result.trace.payoffs - means) <= 1)
 
 
-@pytest.mark.parametrize("name", ["tofu", "crt"])
+@pytest.mark.parametrize("name", ["crt"])  # TOFU steps without jit in test_policies.py
 def test_without_jit_the_same_arms_are_played(name):  # P18
     bandit = bandit_of()
     with jax.debug_nans(True):

@@ -1,8 +1,9 @@
-"""How often the simulator traces: promises to compile once are counted by chex."""
+"""Traces are counted by chex where the simulator promises to compile once, and programs are compiled quickly."""
 
 import contextlib
 
 import chex
+import jax
 import pytest
 
 from linbet_jax.simulation import launches
@@ -16,3 +17,14 @@ def programs_at_most(count):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launches, "_run_blocks", chex.assert_max_traces(launches._run_blocks, count))
         yield
+
+
+@contextlib.contextmanager
+def quickly():
+    """Within the block programs are compiled with few optimisations: for those that run once, and briefly."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
