@@ -382,6 +382,12 @@ class LinearBandit:
         return self.sampler is not None
 
     @property
+    def symmetric_noise(self) -> bool | None:
+        """Whether payoffs lie symmetrically about their means; None where the law does not say."""
+        symmetric = getattr(self.noise, "symmetric", None)
+        return bool(symmetric) if isinstance(symmetric, (bool, np.bool_)) else None
+
+    @property
     def resampling(self) -> bool:
         """Whether every replication plays a fresh instance."""
         return self.generator is not None
