@@ -740,9 +740,7 @@ def crmm_quantile(*, central_moment_bound: Number, epsilon: Number) -> Number:
     return (4 * central_moment_bound) ** (1 / (1 + epsilon))
 
 
-def crmm_radius(
-    *, log_det_ratio: Number, delta: Number, quantile: Number, ridge: Number, theta_norm: Number
-) -> Number:
+def crmm_radius(*, log_det_ratio: Number, delta: Number, quantile: Number, ridge: Number, theta_norm: Number) -> Number:
     """`oful_radius` of noise of the scale R at delta/2: medians within R of their means are R-sub-Gaussian."""
     return oful_radius(
         log_det_ratio=log_det_ratio, delta=delta / 2, noise_scale=quantile, ridge=ridge, theta_norm=theta_norm

@@ -316,7 +316,7 @@ class LinearBandit:
             raw_moment_bound: b, by default as said at best_mean.
             central_moment_bound: c, by default likewise.
             theta_norm: S for all instances, by default `theory.OWN_NORM`: each replication is told its own.
-            arm_norm: D, by default math.inf (it enters the theorems' bounds, no policy).
+            arm_norm: D, by default math.inf (it enters the theorems' bounds, and policies that must be told D).
             name: a label for tables and files.
 
         Raises:

@@ -70,9 +70,7 @@ def crmm(design: Design, *, pulls: int) -> Policy:
                 f" this crmm has r={pulls}; make_policy again instead of replacing these parameters"
             )
 
-    return ridge_policy(
-        "crmm", design, radius=radius, observe=observe, pulls_per_epoch=pulls, about=About(check=check)
-    )
+    return ridge_policy("crmm", design, radius=radius, observe=observe, pulls_per_epoch=pulls, about=About(check=check))
 
 
 @register(

@@ -100,9 +100,7 @@ def ridge_policy(
         image = state.image + step * (observed - design.value(state.image, arms, index))
         return RidgeState(grown, image, *compensated(state.moments, state.lost, arms[index] * observed), updates)
 
-    def adapted(
-        state: RidgeState, arms: jax.Array, index: jax.Array, observed: jax.Array, params: Any
-    ) -> RidgeState:
+    def adapted(state: RidgeState, arms: jax.Array, index: jax.Array, observed: jax.Array, params: Any) -> RidgeState:
         assert adapt is not None
         value = design.value(state.image, arms, index)
         observed, weight = adapt(observed, value, design.squared_width(state.design, arms, index), params)
