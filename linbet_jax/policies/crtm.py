@@ -11,6 +11,7 @@ of them is the paper's.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -98,6 +99,9 @@ def make_crtm(
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
     )
-    dim = setup.bandit.dim
-    facts = (("G", theory.crtm_level(dim=dim, **theory.arguments(theory.crtm_level, params._asdict()))),)
-    return crtm(setup.design).with_notes(facts=facts), params
+    dim, told = setup.bandit.dim, params._asdict()
+    facts = [("G", theory.crtm_level(dim=dim, **theory.arguments(theory.crtm_level, told)))]
+    beta = theory.crtm_radius(dim=dim, **theory.arguments(theory.crtm_radius, told))
+    if math.isfinite(beta):  # else each replication has its own
+        facts.append(("beta", beta))
+    return crtm(setup.design).with_notes(facts=tuple(facts)), params

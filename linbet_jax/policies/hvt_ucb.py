@@ -5,7 +5,7 @@ more than t0 in the norm of V. It needs neither the history nor bounded means, a
 were chosen adaptively, whatever sets they come from.
 
 Deviations: the update is a ridge step without projection, and every constant (t0, C, beta, the cap) was derived here
-for this form with an ordinary Freedman inequality; none of them is the paper's, whose own are larger.
+for this form, with Freedman's inequality for all pulls at once; none of them is the paper's.
 """
 
 from __future__ import annotations
