@@ -327,7 +327,7 @@ def small(monkeypatch):
     """One row of the table, two policies, no processes beside this one."""
     monkeypatch.setattr(suite, "QUICK_ROWS", (("crt", "S3", 700),))
     monkeypatch.setattr(suite, "_processes", lambda plan, say: iter(()))
-    monkeypatch.setattr(suite.policies, "names", lambda: ("uniform",))
+    monkeypatch.setattr(suite.policies, "names", lambda: ("uniform", "crmm"))  # the second refuses S3
 
 
 def test_a_run_prints_tables_writes_one_file_and_compares(command, small, capsys, tmp_path):
@@ -340,6 +340,7 @@ def test_a_run_prints_tables_writes_one_file_and_compares(command, small, capsys
     names = {measured["name"] for measured in report.read(results)["measurements"]}
     assert {"policy/crt/S3/T=700/cpu", "numpy/crt/S3/T=700/cpu", "ratio/crt/S3/T=700", "floor/crt/S3/ratio"} <= names
     assert "policy/uniform/S3/T=2000/wall" in names
+    assert not any("crmm" in name for name in names)
     assert "| CRT, S3, T = 700 |" in out
 
     held = results.read_bytes()

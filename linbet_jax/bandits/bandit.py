@@ -316,7 +316,7 @@ class LinearBandit:
             raw_moment_bound: b, by default as said at best_mean.
             central_moment_bound: c, by default likewise.
             theta_norm: S for all instances, by default `theory.OWN_NORM`: each replication is told its own.
-            arm_norm: D, by default math.inf (it enters the theorems' bounds, no policy).
+            arm_norm: D, by default math.inf (it enters the theorems' bounds, and policies that must be told D).
             name: a label for tables and files.
 
         Raises:
@@ -380,6 +380,12 @@ class LinearBandit:
     def changing(self) -> bool:
         """Whether the decision set changes from pull to pull."""
         return self.sampler is not None
+
+    @property
+    def symmetric_noise(self) -> bool | None:
+        """Whether payoffs lie symmetrically about their means; None where the law does not say."""
+        symmetric = getattr(self.noise, "symmetric", None)
+        return bool(symmetric) if isinstance(symmetric, (bool, np.bool_)) else None
 
     @property
     def resampling(self) -> bool:

@@ -28,8 +28,9 @@ class PayoffLaw(Protocol):
 
     Every law has the first five. A bandit asks for a moment only where it is not told the bound: `raw_moment` and
     `central_moment` with fixed arms, `moment_bounds` with arms that are drawn. A law may also have `std(mean)`, the
-    standard deviation, `check_means(means)`, which raises ValueError for means that it does not allow, and
-    `stream(key, dtype)`, which draws as `variates` does and faster than `standard`.
+    standard deviation, `symmetric`, whether payoffs lie symmetrically about their mean, `check_means(means)`, which
+    raises ValueError for means that it does not allow, and `stream(key, dtype)`, which draws as `variates` does and
+    faster than `standard`.
 
     The parameters of a law follow the dtype of the variate in jitted code, and are float64 on the host.
     """
@@ -114,18 +115,19 @@ def _depth(law: object, member: str) -> int:
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
-def law(label: str, **limits: float) -> Callable[[_Law], _Law]:
+def law(label: str, *, symmetric: bool = False, **limits: float) -> Callable[[_Law], _Law]:
     """Makes a class a frozen dataclass of numbers and a JAX pytree, which JAX may rebuild with anything in the fields.
 
     Args:
         label: its name in tables.
+        symmetric: whether payoffs lie symmetrically about their mean.
         limits: the fields and their exclusive lower limits; a field above 1 is the supremum of the finite orders.
     """
 
     def make(cls: Any) -> Any:
         # Equality is by all that an object holds (`Base.__eq__`): in a subclass that may be more than the fields.
         dataclasses.dataclass(frozen=True, eq=False)(cls)
-        cls.label, cls.limits = label, limits
+        cls.label, cls.limits, cls.lies_symmetrically = label, limits, symmetric
         jax.tree_util.register_pytree_with_keys(cls, flatten, functools.partial(unflatten, cls))
         return cls
 
@@ -202,6 +204,11 @@ class Base(PayoffLaw):
         label = vars(type(self)).get("label", type(self).__name__)  # a subclass is another law
         first, *rest = ((field, getattr(self, field)) for field in self.limits)
         return f"{label}({first[1]:g}" + "".join(f", {k} {v:g}" for k, v in rest if v != 1.0) + ")"
+
+    @property
+    def symmetric(self) -> bool | None:
+        """Whether payoffs lie symmetrically about their mean; None where the law does not say."""
+        return vars(type(self)).get("lies_symmetrically")  # a subclass is another law
 
     @property
     def max_order(self) -> float:

@@ -24,7 +24,7 @@ def _pareto_above(x: Array, scale: npt.ArrayLike, shape: float) -> Array:
     return np.where((x > scale) | (x < 0.0), tail, np.where(scale == 0.0, 0.0, 1.0))
 
 
-@law("Student t", df=1.0, scale=0.0)
+@law("Student t", symmetric=True, df=1.0, scale=0.0)
 class StudentT(Additive):
     """Student's t noise: payoff = mean + scale * t, t with df degrees of freedom (paper, Table 1: df=3 on S1 and S2).
 
@@ -59,7 +59,7 @@ class StudentT(Additive):
         return tabulated(lambda shift: central + factor * student_excess(self.df, shift, order), shifts, order)
 
 
-@law("Gaussian", scale=0.0)
+@law("Gaussian", symmetric=True, scale=0.0)
 class Gaussian(Additive):
     """Normal noise: payoff = mean + std * Z, a light-tailed reference.
 
@@ -158,7 +158,7 @@ class CenteredPareto(Additive):
         return pareto_moment(self.shape, self.scale, mean, order)
 
 
-@law("symmetric Pareto", shape=1.0, scale=0.0)
+@law("symmetric Pareto", symmetric=True, shape=1.0, scale=0.0)
 class SymmetricPareto(Additive):
     """Two-sided noise: payoff = mean + scale X or mean - scale X with equal probability, X Pareto on [1, inf).
 
@@ -289,6 +289,11 @@ class TwoPointNoise(Base):
     """
 
     gamma: float
+
+    @property
+    def symmetric(self) -> bool:
+        """Both values are as far and as likely for gamma = 1 alone."""
+        return self.gamma == 1.0
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
         gamma = jnp.asarray(self.gamma, dtype)

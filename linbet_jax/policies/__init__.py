@@ -6,6 +6,9 @@ from linbet_jax.policies.menu import MenuParams, menu
 from linbet_jax.policies.tofu import TofuParams, tofu
 from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.oful import OfulParams, oful
+from linbet_jax.policies.hvt_ucb import HvtParams, hvt_ucb
+from linbet_jax.policies.crtm import CrtmParams, crtm
+from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -29,11 +32,14 @@ __all__ = [
     "BanditFacts",
     "BystanderParams",
     "Cost",
+    "CrmmParams",
     "CrtParams",
+    "CrtmParams",
     "Design",
     "Entry",
     "FixedSet",
     "GreedyParams",
+    "HvtParams",
     "MenuParams",
     "MomParams",
     "OfulParams",
@@ -42,10 +48,13 @@ __all__ = [
     "TofuParams",
     "UniformParams",
     "bystander",
+    "crmm",
     "crt",
+    "crtm",
     "design_of",
     "entry",
     "greedy",
+    "hvt_ucb",
     "make_policy",
     "menu",
     "mom",

@@ -41,12 +41,21 @@ class Design(abc.ABC):
     def init(self, arms: Arms, ridge: jax.Array) -> Any:
         """V_0 = lambda I."""
 
+    def with_weights(self) -> Design:
+        """This design, or the one like it, whose `add` takes weights."""
+        return self
+
     @abc.abstractmethod
-    def add(self, state: Any, arms: jax.Array, index: jax.Array) -> tuple[Any, jax.Array]:
-        """V + x x^T for x = arms[index].
+    def add(
+        self, state: Any, arms: jax.Array, index: jax.Array, weight: jax.Array | None = None
+    ) -> tuple[Any, jax.Array]:
+        """V + w x x^T for x = arms[index] and a weight w [] of at least 0, 1 where none is given.
 
         Returns:
-            The new state, and the image of V_new^-1 x: what a unit of payoff adds to the estimate.
+            The new state, and the image of w V_new^-1 x: what a unit of payoff adds to the estimate.
+
+        Raises:
+            ValueError: at trace time, for a weight where the design counts whole pulls; see `with_weights`.
         """
 
     @abc.abstractmethod
@@ -64,6 +73,10 @@ class Design(abc.ABC):
     @abc.abstractmethod
     def squared_widths(self, state: Any, arms: jax.Array) -> jax.Array:
         """x^T V^-1 x of every arm x, [K]."""
+
+    @abc.abstractmethod
+    def squared_width(self, state: Any, arms: jax.Array, index: jax.Array) -> jax.Array:
+        """x^T V^-1 x [] of x = arms[index], never below 0."""
 
     @abc.abstractmethod
     def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
@@ -102,12 +115,18 @@ class AnySets(Design):
         identity = jnp.eye(self.dim, dtype=ridge.dtype)
         return AnySetsState(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype), jnp.zeros_like(identity))
 
-    def add(self, state: AnySetsState, arms: jax.Array, index: jax.Array) -> tuple[AnySetsState, jax.Array]:
-        """V + x x^T, O(d^2)."""
+    def add(
+        self, state: AnySetsState, arms: jax.Array, index: jax.Array, weight: jax.Array | None = None
+    ) -> tuple[AnySetsState, jax.Array]:
+        """V + w x x^T, O(d^2)."""
         feature = arms[index]
+        if weight is not None:
+            feature = jnp.sqrt(weight) * feature
         inverse, squared_width = rank_one_inverse(state.inverse, feature)
         gram, lost = compensated(state.gram, state.lost, feature[:, None] * feature)
-        return AnySetsState(gram, inverse, state.log_det + jnp.log1p(squared_width), lost), dot(inverse, feature)
+        step = dot(inverse, feature)
+        after = AnySetsState(gram, inverse, state.log_det + jnp.log1p(squared_width), lost)
+        return after, step if weight is None else jnp.sqrt(weight) * step
 
     def refresh(self, state: AnySetsState, arms: Arms, ridge: jax.Array) -> AnySetsState:
         """The inverse and the determinant from V, O(d^3)."""
@@ -126,6 +145,11 @@ class AnySets(Design):
         """diag(A V^-1 A^T), O(K d^2)."""
         return squared_widths(arms, state.inverse)
 
+    def squared_width(self, state: AnySetsState, arms: jax.Array, index: jax.Array) -> jax.Array:
+        """x^T V^-1 x, O(d^2)."""
+        feature = arms[index]
+        return jnp.maximum(dot(feature, dot(state.inverse, feature)), 0)
+
     def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
         """The vector itself."""
         return vector
@@ -143,20 +167,30 @@ class FixedSetState(NamedTuple):
     """State of :class:`FixedSet`.
 
     Attributes:
-        counts: [K] int32, how often each arm entered V; V = lambda I + A^T diag(counts) A.
+        counts: [K] int32, how often each arm entered V, or with weights a float, their sum;
+            V = lambda I + A^T diag(counts) A.
         inverse: [d, d], V^-1.
         squared_widths: [K], diag(A V^-1 A^T).
         log_det: [], ln(det V / det(lambda I)).
+        lost: [K], what rounding has kept out of the sums of weights so far; None without weights.
     """
 
     counts: jax.Array
     inverse: jax.Array
     squared_widths: jax.Array
     log_det: jax.Array
+    lost: jax.Array | None = None
 
 
+@dataclasses.dataclass(frozen=True)
 class FixedSet(Design):
-    """The design for one decision set A [K, d] that never changes during a replication."""
+    """The design for one decision set A [K, d] that never changes during a replication.
+
+    Attributes:
+        weighted: whether arms enter V with weights; whole pulls are counted otherwise, which costs less.
+    """
+
+    weighted: bool = False
 
     def init(self, arms: Arms, ridge: jax.Array) -> FixedSetState:
         """V_0 = lambda I.
@@ -167,14 +201,25 @@ class FixedSet(Design):
         if arms is None:
             raise ValueError("this policy was made for a fixed decision set; make it for the bandit that it plays")
         return FixedSetState(
-            counts=jnp.zeros(arms.shape[0], jnp.int32),
+            counts=jnp.zeros(arms.shape[0], arms.dtype if self.weighted else jnp.int32),
             inverse=jnp.eye(self.dim, dtype=arms.dtype) / ridge,
             squared_widths=jnp.sum(arms * arms, axis=1) / ridge,
             log_det=jnp.zeros((), arms.dtype),
+            lost=jnp.zeros(arms.shape[0], arms.dtype) if self.weighted else None,
         )
 
-    def add(self, state: FixedSetState, arms: jax.Array, index: jax.Array) -> tuple[FixedSetState, jax.Array]:
-        """V + x x^T, O(K d + d^2); a batch shares the arms, so its K d part is one product."""
+    def with_weights(self) -> FixedSet:
+        """The design whose `add` takes weights."""
+        return dataclasses.replace(self, weighted=True)
+
+    def add(
+        self, state: FixedSetState, arms: jax.Array, index: jax.Array, weight: jax.Array | None = None
+    ) -> tuple[FixedSetState, jax.Array]:
+        """V + w x x^T, O(K d + d^2); a batch shares the arms, so its K d part is one product."""
+        if self.weighted:
+            return self._add_weighted(state, arms, index, jnp.ones((), arms.dtype) if weight is None else weight)
+        if weight is not None:
+            raise ValueError("weight: this design counts whole pulls; with_weights() gives the one that takes weights")
         columns = jax.lax.optimization_barrier(arms.T)  # laid out anew once, not read with strides at every pull
         feature = arms[index]
         image = combined(state.inverse, feature)  # V^-1 x
@@ -191,6 +236,29 @@ class FixedSet(Design):
             gains,
         )
 
+    def _add_weighted(
+        self, state: FixedSetState, arms: jax.Array, index: jax.Array, weight: jax.Array
+    ) -> tuple[FixedSetState, jax.Array]:
+        assert state.lost is not None
+        columns = jax.lax.optimization_barrier(arms.T)
+        feature = arms[index]
+        image = combined(state.inverse, feature)  # V^-1 x
+        grown = 1 + weight * jnp.sum(feature * image)
+        scaled = image / grown  # V_new^-1 x
+        gains = combined(columns, scaled)
+        entered = jnp.where(jnp.arange(arms.shape[0]) == index, weight, 0)
+        counts, lost = compensated(state.counts, state.lost, entered)
+        return (
+            FixedSetState(
+                counts=counts,
+                inverse=state.inverse - image[:, None] * (weight * scaled),
+                squared_widths=state.squared_widths - gains * gains * (weight * grown),
+                log_det=state.log_det + jnp.log(grown),
+                lost=lost,
+            ),
+            weight * gains,
+        )
+
     def refresh(self, state: FixedSetState, arms: Arms, ridge: jax.Array) -> FixedSetState:
         """Inverse, widths and determinant from the counts, O(K d^2 + d^3)."""
         inverse, log_det = sweep_inverse(self.gram(state, arms, ridge))
@@ -199,6 +267,7 @@ class FixedSet(Design):
             inverse=inverse,
             squared_widths=squared_widths(arms, inverse),
             log_det=log_det - self.dim * jnp.log(ridge),
+            lost=state.lost,
         )
 
     def gram(self, state: FixedSetState, arms: Arms, ridge: jax.Array) -> jax.Array:
@@ -214,6 +283,10 @@ class FixedSet(Design):
     def squared_widths(self, state: FixedSetState, arms: jax.Array) -> jax.Array:
         """Kept in the state."""
         return state.squared_widths
+
+    def squared_width(self, state: FixedSetState, arms: jax.Array, index: jax.Array) -> jax.Array:
+        """One entry of what is kept in the state."""
+        return jnp.maximum(state.squared_widths[index], 0)
 
     def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
         """A v, O(K d)."""

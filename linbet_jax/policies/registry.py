@@ -12,6 +12,7 @@ import difflib
 import functools
 import importlib.metadata
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
@@ -65,6 +66,11 @@ class BanditFacts(Protocol):
         """Largest standard deviation of a payoff over the arms; infinite where there is none."""
         ...
 
+    @property
+    def symmetric_noise(self) -> bool | None:
+        """Whether payoffs lie symmetrically about their means; None where nobody says."""
+        ...
+
 
 class Setup(NamedTuple):
     """What every factory is given, checked: the bandit's known constants and the common arguments.
@@ -88,12 +94,17 @@ class Setup(NamedTuple):
     theta_norm: float
 
     def known(self, field: str, given: Any) -> float:
-        """A constant of the bandit (epsilon, a moment bound) unless one is given, checked.
+        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, checked.
 
         Raises:
             ValueError: naming the field, the value and what is allowed.
         """
-        return number(field, getattr(self.bandit, field) if given is None else given)
+        if given is not None:
+            return number(field, given)
+        value = getattr(self.bandit, field)
+        if value == math.inf:
+            raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
+        return number(field, value)
 
 
 class Cost(NamedTuple):

@@ -1,4 +1,4 @@
-"""Optimism around one ridge estimate: the builder that OFUL, CRT, MoM and greedy are made with."""
+"""Optimism around one ridge estimate: the builder that most policies are made with."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ __all__ = ["RidgeState", "ridge_policy", "scaled_radius"]
 
 Radius = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Observe = Callable[[jax.Array, jax.Array, Any], jax.Array]
+Adapt = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, jax.Array | None]]
 
 
 class RidgeState(NamedTuple):
@@ -27,7 +28,7 @@ class RidgeState(NamedTuple):
     Attributes:
         design: of the arms played.
         image: the design's image of the estimate V^-1 m.
-        moments: [d], m = sum x y over the payoffs observed.
+        moments: [d], m = sum w x y over the payoffs y observed, with their weights w.
         lost: [d], what rounding has kept out of the moments so far.
         updates: [] int32.
     """
@@ -50,6 +51,7 @@ def ridge_policy(
     *,
     radius: Radius | None,
     observe: Observe = first_payoff,
+    adapt: Adapt | None = None,
     pulls_per_epoch: int = 1,
     about: About | None = None,
 ) -> Policy:
@@ -66,6 +68,10 @@ def ridge_policy(
             theta*.
         observe: ``(payoffs [pulls_per_epoch], update number [] int32 from 1, params) -> []``, the payoff that enters
             the estimate; the first of the epoch by default.
+        adapt: ``(observed [], value [], squared_width [], params) -> (observed [], weight [] or None)``, what is made
+            of that payoff in view of the estimate before it: ``value`` is <x, theta> and ``squared_width`` x^T V^-1 x
+            of the arm x played. With a weight w, V grows by w x x^T and m by w x y, and the design must be one
+            `with_weights`; with None w is 1. By default the payoff enters as it is.
         pulls_per_epoch: pulls between updates.
         about: what the host knows of it; by default its parameters are checked field by field.
     """
@@ -88,9 +94,24 @@ def ridge_policy(
     def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> RidgeState:
         updates = state.updates + 1
         observed = observe(payoffs, updates, params)
+        if adapt is not None:
+            return adapted(state, arms, index, observed, params)
         grown, step = design.add(state.design, arms, index)
         image = state.image + step * (observed - design.value(state.image, arms, index))
         return RidgeState(grown, image, *compensated(state.moments, state.lost, arms[index] * observed), updates)
+
+    def adapted(state: RidgeState, arms: jax.Array, index: jax.Array, observed: jax.Array, params: Any) -> RidgeState:
+        assert adapt is not None
+        value = design.value(state.image, arms, index)
+        observed, weight = adapt(observed, value, design.squared_width(state.design, arms, index), params)
+        grown, step = design.add(state.design, arms, index, weight)
+        term = arms[index] * (observed if weight is None else weight * observed)
+        return RidgeState(
+            grown,
+            state.image + step * (observed - value),
+            *compensated(state.moments, state.lost, term),
+            state.updates + 1,
+        )
 
     def refresh(state: RidgeState, arms: Arms, params: Any) -> RidgeState:
         fresh = design.refresh(state.design, arms, params.ridge)

@@ -1,0 +1,124 @@
+"""crmm: medians of symmetric noise, of the family of Xue, Wang, Wan, Yi, Zhang (NeurIPS 2023).
+
+An arm is played r times and the median of its payoffs enters one ridge estimate. Where the noise is symmetric about 0
+and independent within an epoch the median's error is centred, and within R of 0 but for a probability of delta/2: OFUL
+of the scale R is then valid, at its rate, whichever moments are finite.
+
+Deviations: the paper's epochs and radius are its own; r is here the smallest odd number that the exact binomial tail
+allows, and r, R and beta were derived here; none of them is the paper's.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+
+from linbet_jax import theory
+from linbet_jax.kernels.medians import median_of_means
+from linbet_jax.policies._checks import check_params, flag, number
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.policy import About, Policy
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import ridge_policy
+
+
+class CrmmParams(NamedTuple):
+    """Hyperparameters of crmm, all traced; delta and the horizon must be those that r was made for.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        quantile: R, with P(|eta| > R) of at most 1/4.
+        radius_scale: multiplies every radius.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    quantile: Any
+    radius_scale: Any
+    horizon: Any
+
+
+@functools.lru_cache(maxsize=256)
+def crmm(design: Design, *, pulls: int) -> Policy:
+    """crmm with r = ``pulls`` of one arm per epoch; parameters: :class:`CrmmParams`.
+
+    Raises:
+        ValueError: if ``pulls`` is even or below 1.
+    """
+    if pulls < 1 or pulls % 2 == 0:
+        raise ValueError(f"pulls={pulls}: must be odd, at least 1")
+
+    def radius(updates: jax.Array, log_det_ratio: jax.Array, params: CrmmParams) -> jax.Array:
+        constants = theory.arguments(theory.crmm_radius, params._asdict())
+        return params.radius_scale * theory.crmm_radius(log_det_ratio=log_det_ratio, **constants)
+
+    def observe(payoffs: jax.Array, number: jax.Array, params: CrmmParams) -> jax.Array:
+        return median_of_means(payoffs, pulls)  # blocks of one payoff
+
+    def check(params: CrmmParams) -> None:
+        check_params(params)
+        schedule = theory.crmm_schedule(int(params.horizon), delta=params.delta)
+        if schedule.pulls != pulls:
+            raise ValueError(
+                f"delta={params.delta}, horizon={params.horizon:.0f}: they need r={schedule.pulls} pulls an epoch, but"
+                f" this crmm has r={pulls}; make_policy again instead of replacing these parameters"
+            )
+
+    return ridge_policy("crmm", design, radius=radius, observe=observe, pulls_per_epoch=pulls, about=About(check=check))
+
+
+@register(
+    "crmm",
+    label="CRMM",
+    color="#4D4D4D",
+    cost=Cost(0.06, 3e-5, 2e-5),
+    source="after Xue, Wang, Wan, Yi, Zhang 2023",
+    assumption="symmetric noise, and a central moment bound c of order 1 + epsilon or a quantile",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "crmm"),
+)
+def make_crmm(
+    setup: Setup,
+    *,
+    assume_symmetric: bool = False,
+    quantile: float | None = None,
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, CrmmParams]:
+    """crmm with the epochs of the horizon.
+
+    Raises:
+        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, and where the horizon
+            holds no epoch.
+    """
+    notes: tuple[str, ...] = ()
+    symmetric = getattr(setup.bandit, "symmetric_noise", None)
+    if not symmetric:
+        told = "is not" if symmetric is False else "may not be"
+        if not flag("assume_symmetric", assume_symmetric):
+            raise ValueError(
+                f"assume_symmetric={assume_symmetric}: crmm needs noise that is symmetric about 0, which this bandit's"
+                f" {told}; must be True to play it anyway"
+            )
+        notes = (f"crmm assumes symmetric noise, which this bandit's {told}",)
+    flag("assume_symmetric", assume_symmetric)
+    moment = setup.known("central_moment_bound", central_moment_bound)
+    markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
+    schedule = theory.crmm_schedule(setup.horizon, delta=setup.delta)
+    params = CrmmParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        quantile=number("quantile", markov if quantile is None else quantile),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    facts = (("r", schedule.pulls), ("N", schedule.epochs), ("R", params.quantile))
+    return crmm(setup.design, pulls=schedule.pulls).with_notes(facts=facts, notes=notes), params

@@ -1,0 +1,107 @@
+"""crtm: one-pass truncation, of the family of Xue, Wang, Wan, Yi, Zhang (NeurIPS 2023).
+
+A payoff is kept or dropped once, at its own pull, by its size times the width of its arm; one ridge estimate sums those
+that are kept. Its region holds theta* for arms that were chosen adaptively, whatever sets they come from.
+
+Deviations: the paper's algorithm is an online Newton step for generalised linear models with a threshold and a radius
+of its own. For a linear model a ridge estimate will do, and both constants (G and beta) were derived here for it; none
+of them is the paper's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.policies.designs import Design
+from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.ridge import ridge_policy
+
+
+class CrtmParams(NamedTuple):
+    """Hyperparameters of crtm, all traced.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        arm_norm: D >= ||x||.
+        raw_moment_bound: b >= E|y|^{1 + epsilon}.
+        epsilon: in (0, 1].
+        radius_scale: multiplies the radius; G never sees it.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    arm_norm: Any
+    raw_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+
+
+@functools.lru_cache(maxsize=128)
+def crtm(design: Design) -> Policy:
+    """One-pass truncation; parameters: :class:`CrtmParams`."""
+
+    def radius(updates: jax.Array, log_det_ratio: jax.Array, params: CrtmParams) -> jax.Array:
+        constants = theory.arguments(theory.crtm_radius, params._asdict())
+        return params.radius_scale * theory.crtm_radius(dim=design.dim, **constants)
+
+    def adapt(
+        payoff: jax.Array, value: jax.Array, squared_width: jax.Array, params: CrtmParams
+    ) -> tuple[jax.Array, None]:
+        level = theory.crtm_level(dim=design.dim, **theory.arguments(theory.crtm_level, params._asdict()))
+        width = jnp.sqrt(squared_width / (1 + squared_width))  # ||x|| in the norm of V^-1, x in V
+        return jnp.where(jnp.abs(payoff) * width <= level, payoff, 0), None
+
+    return ridge_policy("crtm", design, radius=radius, adapt=adapt)
+
+
+@register(
+    "crtm",
+    label="CRTM",
+    color="#B3A100",
+    cost=Cost(0.2, 4e-4, 4e-4),
+    source="after Xue, Wang, Wan, Yi, Zhang 2023",
+    assumption="a raw moment bound b of order 1 + epsilon",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "crtm"),
+)
+def make_crtm(
+    setup: Setup,
+    *,
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+    arm_norm: float | None = None,
+) -> tuple[Policy, CrtmParams]:
+    """crtm.
+
+    Raises:
+        ValueError: for a bandit that bounds no ||x|| where `arm_norm` is not given.
+    """
+    params = CrtmParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        arm_norm=setup.known("arm_norm", arm_norm),
+        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    dim, told = setup.bandit.dim, params._asdict()
+    facts = [("G", theory.crtm_level(dim=dim, **theory.arguments(theory.crtm_level, told)))]
+    beta = theory.crtm_radius(dim=dim, **theory.arguments(theory.crtm_radius, told))
+    if math.isfinite(beta):  # else each replication has its own
+        facts.append(("beta", beta))
+    return crtm(setup.design).with_notes(facts=tuple(facts)), params

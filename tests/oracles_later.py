@@ -1,0 +1,173 @@
+"""Plain NumPy float64 references of hvt_ucb, crtm and crmm, written from their pseudocode, to replay recorded runs.
+
+As in `oracles`: nothing is shared with the library and nothing is clever. Letters: `p = 1 + epsilon`,
+`a = (2 - p)/(2p)`, `l = ln(2/delta)`, `D` the longest arm, `k = d ln(1 + T D^2/(d lambda))`.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from oracles import Array, Constants, Oracle
+from scipy import stats
+
+
+@dataclasses.dataclass(frozen=True)
+class LaterConstants(Constants):
+    """What these policies are told beside the rest: D, and R for crmm."""
+
+    arm_norm: float = math.nan
+    quantile: float = math.nan
+
+    @property
+    def log(self) -> float:
+        """`l = ln(2/delta)`."""
+        return math.log(2.0 / self.delta)
+
+
+def potential(dim: int, constants: LaterConstants, ridge: float) -> float:
+    """`k = d ln(1 + T D^2/(d lambda))`."""
+    return dim * math.log(1.0 + constants.horizon * constants.arm_norm**2 / (dim * ridge))
+
+
+class HvtOracle(Oracle):
+    """One-pass Huber regression: theta and V^-1 move by rank one, payoffs are clipped against the estimate.
+
+    Args:
+        arms: the decision set or sets.
+        constants: what the policy is told.
+        no_cap: take the smallest ridge at which no arm is wider than the cap, where there is one.
+        clip_scale: s, multiplies t0.
+    """
+
+    def __init__(self, arms: ArrayLike, constants: LaterConstants, *, no_cap: bool = True, clip_scale: float = 1.0):
+        self.told = c = constants
+        self.scale = s = clip_scale
+        p, dim = c.power, np.asarray(arms).shape[-1]
+        kappa = (p - 1.0) ** (p - 1.0) / p**p
+        rho = s**-p
+        A = 4.0 / 3.0 + math.sqrt(16.0 / 9.0 + 8.0 * 1.5 ** (2.0 - p) * rho) + 2.0 * kappa * 2.0 ** (p - 1.0) * rho
+        C = A
+        for _ in range(50):
+            w2 = 1.0 / (2.0 * C * c.log)
+            g = w2  # v/(1 - v) with v = w2/(1 + w2)
+            B = A * math.sqrt(1.0 + w2)
+            C = B / 2.0 + math.sqrt(B**2 / 4.0 + (1.0 + g) * ((math.e - 1.0) * rho + 1.0) / c.log)
+        self.C = C
+        self.ridge = c.ridge
+        nu = c.central_moment_bound ** (1.0 / p)
+        fits = 2.0 * c.arm_norm * c.theta_norm * c.log ** (1.0 / p) < s * nu * c.horizon ** (1.0 / p)
+        if no_cap and fits:
+            ridge = 2.0 * c.arm_norm**2 * C * c.log
+            for _ in range(1000):
+                self.constants_of(dim, ridge)
+                last, ridge = ridge, 2.0 * c.arm_norm**2 * self.literal / self.t0
+                if abs(ridge - last) <= 1e-12 * ridge:
+                    self.ridge = ridge
+                    break
+        self.constants_of(dim, self.ridge)
+        super().__init__(arms, constants)
+
+    def constants_of(self, dim: int, ridge: float) -> None:
+        """t0, beta and the cap at a ridge."""
+        c = self.told
+        nu = c.central_moment_bound ** (1.0 / c.power)
+        unit = self.scale * nu * math.sqrt(potential(dim, c, ridge))
+        self.t0 = unit * c.horizon**c.growth * c.log ** (-1.0 / c.power)
+        self.literal = math.sqrt(ridge) * c.theta_norm + self.C * self.t0 * c.log
+        self.cap = self.t0 / (2.0 * self.literal)
+
+    def reset(self) -> None:
+        super().reset()
+        self.gram = self.ridge * np.eye(self.dim)
+        self.inverse = np.eye(self.dim) / self.ridge
+        self.radius = self.constants.radius_scale * self.literal
+
+    def observe(self, feature: Array, payoffs: Array) -> None:
+        self.features.append(feature)
+        q = float(feature @ self.inverse @ feature)
+        if q == 0.0:
+            return
+        om = min(1.0, self.cap / q)
+        w2 = om * q
+        h = self.t0 * math.sqrt((1.0 + w2) / w2) / math.sqrt(om)
+        g = self.inverse @ feature
+        innovation = float(np.clip(payoffs[0] - feature @ self.estimate, -h, h))
+        self.inverse = self.inverse - om * np.outer(g, g) / (1.0 + w2)
+        self.estimate = self.estimate + om * innovation / (1.0 + w2) * g
+        self.gram = self.gram + om * np.outer(feature, feature)
+
+    def update(self, payoffs: Array) -> None:
+        raise NotImplementedError
+
+    def beta(self, count: int) -> float:
+        return self.literal
+
+
+class CrtmOracle(Oracle):
+    """One-pass truncation: a payoff is kept where `|y| ||x||` in the norm of V^-1, x in V, is at most G."""
+
+    def reset(self) -> None:
+        super().reset()
+        self.moments = np.zeros(self.dim)
+        self.radius = self.constants.radius_scale * self.beta(0)
+
+    @property
+    def level(self) -> float:
+        """`G = (b/l)^(1/p) T^a sqrt(k)`."""
+        c = self.constants
+        assert isinstance(c, LaterConstants)
+        unit = (c.raw_moment_bound / c.log) ** (1.0 / c.power)
+        return unit * c.horizon**c.growth * math.sqrt(potential(self.dim, c, c.ridge))
+
+    def update(self, payoffs: Array) -> None:
+        feature = self.features[-1]
+        inverse = np.linalg.inv(self.gram)
+        if abs(payoffs[0]) * math.sqrt(feature @ inverse @ feature) <= self.level:
+            self.moments = self.moments + feature * float(payoffs[0])
+        self.estimate = inverse @ self.moments
+
+    def beta(self, count: int) -> float:
+        c = self.constants
+        assert isinstance(c, LaterConstants)
+        A = 4.0 / 3.0 + math.sqrt(16.0 / 9.0 + 8.0)
+        C = A / 2.0 + math.sqrt(A**2 / 4.0 + (math.e + 3.0) / c.log)
+        return c.bias + (C + 1.0 / math.sqrt(potential(self.dim, c, c.ridge))) * self.level * c.log
+
+
+def crmm_pulls(horizon: int, delta: float) -> int:
+    """The smallest odd r with `2 P(Bin(r, 1/8) >= (r + 1)/2) <= delta/(2N)`, `N = floor(T/r)`."""
+    for r in range(1, horizon + 1, 2):
+        if 2.0 * stats.binom.sf((r - 1) // 2, r, 0.125) <= delta / (2.0 * (horizon // r)):
+            return r
+    raise ValueError(f"crmm needs a longer horizon than {horizon}")
+
+
+class CrmmOracle(Oracle):
+    """Medians of r pulls in OFUL's estimate, with the scale R at delta/2."""
+
+    def __init__(self, arms: ArrayLike, constants: LaterConstants):
+        self.pulls = crmm_pulls(constants.horizon, constants.delta)
+        super().__init__(arms, constants)
+
+    def reset(self) -> None:
+        super().reset()
+        self.moments = np.zeros(self.dim)
+        self.radius = self.constants.radius_scale * self.beta(0)
+
+    def segments(self) -> list[int]:
+        epochs, leftover = divmod(self.constants.horizon, self.pulls)
+        return [self.pulls] * epochs + ([leftover] if leftover else [])
+
+    def learns(self, segment: int) -> bool:
+        return segment < self.constants.horizon // self.pulls
+
+    def update(self, payoffs: Array) -> None:
+        self.moments = self.moments + self.features[-1] * float(np.median(payoffs))
+        self.estimate = np.linalg.inv(self.gram) @ self.moments
+
+    def beta(self, count: int) -> float:
+        c = self.constants
+        assert isinstance(c, LaterConstants)
+        return c.quantile * math.sqrt(2.0 * (self.half_log_det_ratio() + c.log)) + c.bias
