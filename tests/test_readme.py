@@ -86,7 +86,7 @@ def test_every_sweep_file_is_toml_and_named(block):
 
 
 def test_the_first_page_stays_short():
-    assert len(TEXTS["README.md"].splitlines()) - len(policy_table()) <= 163  # a policy's row comes with the policy
+    assert len(TEXTS["README.md"].splitlines()) <= 170
 
 
 def anchors(path):

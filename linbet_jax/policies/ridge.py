@@ -118,7 +118,7 @@ def ridge_policy(
         return state._replace(design=fresh, image=design.image(arms, dot(fresh.inverse, state.moments)))
 
     def region(state: RidgeState, arms: Arms, params: Any) -> Region:
-        center = dot(state.design.inverse, state.moments)
+        center = design.solve(state.design, arms, params.ridge, state.moments)
         if radius is None:
             return Region(center)
         return Region(center, beta(state, params), lambda v: design.norm(state.design, arms, params.ridge, v))
