@@ -46,7 +46,7 @@ class Custom(Additive):
     limits: ClassVar[dict[str, float]] = {}
 
     def __init__(self, quantile: Quantile, *, max_order: float, scale: float = 1.0, name: str = "custom") -> None:
-        """Builds the law.
+        """Builds the law, which computes: call `linbet_jax.set_up_cpu` before, where you do.
 
         Args:
             quantile: see the class.
