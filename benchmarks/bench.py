@@ -49,6 +49,10 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures, prints the tables and writes the results."""
     options = _parsed(argv)
+    for flag, path in (("--compare", options.compare), ("--baseline", options.baseline)):
+        if path and not Path(path).exists():  # before anything heavy is imported
+            print(f"bench: error: {flag} {path}: no such file", file=sys.stderr)
+            return 2
     # One run on one core is what the baseline stands for; BLAS reads this when NumPy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     import baseline

@@ -1,6 +1,7 @@
 """The command line: answers quickly (case W5), refuses in one line (W6 among others), prints what it should."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import linbet_jax
-from linbet_jax.cli import main
+from linbet_jax.cli import listing, main
+from linbet_jax.cli.parser import build_parser
 from linbet_jax.statistics.tables import duration
 
 HELPS = ([], ["reproduce"], ["reproduce", "figure2"], ["reproduce", "table1"], ["list"], ["report"])
@@ -53,9 +55,42 @@ finally:
     assert any(seconds() < 0.5 for _ in range(8))
 
 
-def test_version(tmp_path):
-    done = linbet("--version", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"linbet_jax {linbet_jax.__version__}\n")
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_version(flag, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([flag])
+    assert (end.value.code, capsys.readouterr().out) == (0, f"linbet_jax {linbet_jax.__version__}\n")
+
+
+@pytest.mark.parametrize("arguments", [[], ["reproduce"]])
+def test_without_a_command_there_is_its_help(arguments, capsys):
+    assert main(arguments) == 0
+    bare = capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*arguments, "--help"])
+    assert bare == capsys.readouterr()
+
+
+def test_a_count_is_a_whole_number_however_it_is_written():
+    def count(text):
+        return build_parser().parse_args(["reproduce", "figure2", "--seeds", text]).seeds
+
+    assert [count(text) for text in ("10000", "1e4", "1_0000", "1.0e4")] == [10_000] * 4
+    large = build_parser().parse_args(["bounds", "--d", "1e1", "--T", "999999999999999999", "--epsilon", "1"])
+    assert (large.dim, large.horizon) == (10, 999_999_999_999_999_999)
+
+
+@pytest.mark.parametrize("command", ["sweep none.toml", "status none", "report none", "bench --compare none.json"])
+def test_what_is_not_there_is_told_before_jax_is_imported(command, tmp_path):
+    code = f"""
+import sys
+from linbet_jax.cli import main
+status = main({command.split()!r})
+print(status, [name for name in ("jax", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout == "2 []\n"
+    assert "none" in done.stderr
 
 
 def test_the_installed_command_is_the_module(tmp_path):
@@ -131,7 +166,22 @@ def test_list_names_policies_options_laws_and_data_sets(capsys):
         assert expected in out
 
 
-FULL = "linbet: error: No space left on device; what is finished is kept\n"
+def test_list_for_programs_says_what_every_option_means(capsys):
+    assert main(["list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["policies"]) == list(linbet_jax.policies.names())
+    tofu = found["policies"]["tofu"]["options"]
+    assert tofu["level"] == {"default": "proof", "says": listing.OPTIONS["level"]}
+    assert found["sets"]["S3"]["horizon"] == 10_000
+    assert found["laws"]["Gaussian"]["fields"]["std"]["default"] == 1.0
+    for name in linbet_jax.policies.names():
+        if linbet_jax.policies.entry(name).make.__module__.startswith("linbet_jax."):
+            assert all(about["says"] for about in found["policies"][name]["options"].values()), name
+    for name, law in found["laws"].items():
+        assert all(about["says"] for about in law["fields"].values()), name
+
+
+FULL = "linbet: error: standard output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +190,7 @@ FULL = "linbet: error: No space left on device; what is finished is kept\n"
 )
 def test_an_output_that_is_closed_or_full(redirected, status, said, tmp_path):
     for command in ("list", "--help"):
-        line = f"'{sys.executable}' -m linbet_jax {command} {redirected}"
+        line = f"PYTHONUNBUFFERED= '{sys.executable}' -m linbet_jax {command} {redirected}"
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
         assert (done.returncode, done.stderr) == (status, said), command
 
@@ -150,7 +200,7 @@ def test_wrong_input_keeps_its_status_where_nobody_hears(redirected, tmp_path):
     line = f"'{sys.executable}' -m linbet_jax status nothing {redirected}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == ("linbet: error: nothing holds no sweep: it has no manifest.json\n" * (redirected == ">&-"))
+    assert done.stderr == ("linbet: error: nothing: no such folder\n" * (redirected == ">&-"))
 
 
 def test_a_reader_that_has_left_is_no_error(tmp_path):

@@ -586,6 +586,65 @@ def test_wrong_shapes_are_refused_before_anything_runs(call):
         call()
 
 
+X, Y, V, X0 = jnp.ones((3, 2)), jnp.ones(3), jnp.eye(2), jnp.ones(2)
+STATE = kernels.doubtful_init(2, 3)
+SHIFTED = kernels.ShiftedInverses(jnp.ones((2, 2, 4)), V, jnp.zeros((2, 4)), jnp.zeros((2, 4)))
+ARGUMENTS = {  # of every kernel, all that are arrays
+    "ridge_estimates": ({"gram": V, "moments": X.T}, {}),
+    "inverse_sqrt": ({"gram": V}, {}),
+    "shifted_inverses": ({"gram": V}, {"lower": 1.0, "condition": 10.0}),
+    "shifted_inverses_update": ({"feature": X0}, {"state": SHIFTED, "lower": 1.0, "condition": 10.0}),
+    "shifted_inverses_defer": ({"feature": X0}, {"state": SHIFTED, "lower": 1.0, "condition": 10.0}),
+    "shifted_inverses_settle": ({"feature": X0}, {"state": SHIFTED, "lower": 1.0, "condition": 10.0}),
+    "median_center": ({"estimates": X, "gram": V}, {}),
+    "truncated_estimate": ({"features": X, "payoffs": Y, "gram": V}, {"level": 1.0}),
+    "doubtful_update": ({"feature": X0, "root": V}, {"state": STATE, "payoff": 1.0, "level": 1.0}),
+    "doubtful_estimate": ({"sums": X0, "gram_inverse": V, "root": V}, {"state": STATE}),
+    "median_of_means": ({"payoffs": Y}, {"num_blocks": 3}),
+    "optimistic_arm": ({"arms": X, "center": X0, "gram_inverse": V}, {"radius": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_what_is_no_array_of_floats_is_refused_by_its_name(name):
+    arrays, others = ARGUMENTS[name]
+    kernel = getattr(kernels, name)
+    call = functools.partial(jax.eval_shape, lambda values: kernel(**values, **others))
+    for argument, array in arrays.items():
+        for dtype in (jnp.bfloat16, jnp.float16, jnp.complex64):
+            with pytest.raises(ValueError, match=rf"^{argument} must be of float32 or float64, got {jnp.dtype(dtype)}"):
+                call({**arrays, argument: array.astype(dtype)})
+        with pytest.raises(
+            ValueError, match=rf"{argument} must be an array, got a list: use jnp.asarray\({argument}\)"
+        ):
+            call({**arrays, argument: array.tolist()})
+    call({argument: array.astype(int) for argument, array in arrays.items()})
+
+
+def test_an_empty_state_is_of_floats():
+    with pytest.raises(ValueError, match="dtype must be float32 or float64, got float16"):
+        kernels.doubtful_init(2, 3, jnp.float16)
+
+
+def test_median_of_means_inside_a_jit_of_one_s_own():
+    payoffs = jnp.array([1.0, 9.0, 2.0])
+    assert jax.jit(kernels.median_of_means, static_argnums=1)(payoffs, 3) == 2.0
+    assert jax.jit(kernels.median_of_means, static_argnames="num_blocks")(payoffs, num_blocks=1) == 4.0
+
+
+@pytest.mark.parametrize("feature", [[0.0, 0.0], [1.0, 0.0]])
+def test_an_infinite_payoff_counts_for_nothing(feature):
+    features, payoffs = jnp.array([feature, [0.5, 1.0]]), jnp.array([jnp.inf, 1.0])
+    gram = jnp.eye(2) + jnp.diag(jnp.sum(features**2, axis=0))
+    root = jnp.diag(jnp.diag(gram) ** -0.5)
+    alone = kernels.truncated_estimate(features[1:], payoffs[1:], gram, 5.0)
+    np.testing.assert_allclose(kernels.truncated_estimate(features, payoffs, gram, 5.0), alone)
+    state = kernels.doubtful_init(2, 3)
+    for row, payoff in zip(features, payoffs, strict=True):
+        state, sums = kernels.doubtful_update(state, row, payoff, root, 5.0)
+    np.testing.assert_allclose(kernels.doubtful_estimate(state, sums, root @ root, root), alone)
+
+
 def test_medians_of_numbers_that_differ_in_their_last_bits_alone():
     """Their upper 32 bits are the same: rows where these decide and rows where they do not, in one batch."""
     rng = np.random.default_rng(0)

@@ -20,12 +20,15 @@ import linbet_jax as lb
 from linbet_jax import noise
 from linbet_jax.noise import (
     CenteredPareto,
+    Custom,
     Empirical,
     Gaussian,
     LogNormal,
+    Mixture,
     Pareto,
     StudentT,
     SymmetricPareto,
+    SymmetricStable,
     TwoPoint,
     TwoPointNoise,
     moments,
@@ -51,6 +54,8 @@ EXTREME = (
     Pareto(1e6),
     CenteredPareto(1.02),
     SymmetricPareto(1.02),
+    SymmetricStable(1.02),
+    SymmetricStable(1.9999),
     LogNormal(5.0),
     LogNormal(1e-6),
 )
@@ -305,6 +310,12 @@ def exact_variate(law, words):
         return mpmath.power(u[0], -1 / shape) - shape / (shape - 1)
     if isinstance(law, SymmetricPareto):
         size = mpmath.power((mpmath.mpf(2 * numbers[0] % 2**64) + 0.5) / 2**64, -1 / mpmath.mpf(law.shape))
+        return size if numbers[0] >= 2**63 else -size
+    if isinstance(law, SymmetricStable):  # Chambers, Mallows, Stuck (1976)
+        alpha, wait = mpmath.mpf(law.alpha), -mpmath.log(u[1])
+        angle = mpmath.pi / 2 * (1 - (mpmath.mpf(2 * numbers[0] % 2**64) + 0.5) / 2**64)
+        size = (mpmath.cos((1 - alpha) * angle) / wait) ** ((1 - alpha) / alpha)
+        size *= mpmath.sin(alpha * angle) / mpmath.cos(angle) ** (1 / alpha)
         return size if numbers[0] >= 2**63 else -size
     if isinstance(law, TwoPoint):
         return u[0]
@@ -886,6 +897,199 @@ def test_sampling_agrees_with_scipy_laws():
     np.testing.assert_allclose(
         LogNormal(0.5).cdf(x, 1.0), stats.lognorm.cdf(x, 0.5, scale=math.exp(-0.125)), rtol=1e-12
     )
+
+
+# Stable noise
+
+
+def stable_series(alpha, shift, order):
+    """E|X + shift|^order of the symmetric stable law by its power series in the shift, 80 digits."""
+    with mpmath.workdps(80):
+        a, m, p = mpmath.mpf(alpha), mpmath.mpf(shift), mpmath.mpf(order)
+        total = 2**p * mpmath.gamma((1 + p) / 2) * mpmath.gamma(1 - p / a) / mpmath.gamma(1 - p / 2)
+        total /= mpmath.sqrt(mpmath.pi)
+        factor = 2 / mpmath.pi * mpmath.gamma(1 + p) * mpmath.sin(mpmath.pi * p / 2)
+        for k in range(1, 400):
+            term = factor * (-1) ** (k + 1) * m ** (2 * k) / mpmath.factorial(2 * k) * mpmath.gamma((2 * k - p) / a) / a
+            total += term
+            if abs(term) < 1e-30:
+                return float(total)
+    raise AssertionError("the series does not end")
+
+
+@pytest.mark.parametrize(("alpha", "order"), [(1.3, 0.4), (1.3, 1.29), (1.7, 1.5), (1.99, 1.0), (1.99, 1.98)])
+def test_stable_moments_against_a_series(alpha, order):
+    law = SymmetricStable(alpha, scale=2.0)
+    for mean in (0.0, 1e-6, 0.7, 4.0, -4.0):
+        assert law.raw_moment(order, mean) == pytest.approx(2**order * stable_series(alpha, mean / 2, order), rel=1e-11)
+    assert law.central_moment(order, 5.0) == law.raw_moment(order, 0.0)
+    below, above = law.raw_moment(order, [40.0 * (1 - 1e-15), 40.0])  # two formulas meet at 20 scales
+    assert below == pytest.approx(above, rel=1e-12)
+    if alpha == 1.99:
+        assert law.raw_moment(order, 41.0) == pytest.approx(2**order * stable_series(alpha, 20.5, order), rel=1e-11)
+
+
+def test_stable_tails_against_scipy_and_the_known_series():
+    x = np.array([-30.0, -0.5, 0.0, 0.2, 2.0])
+    np.testing.assert_allclose(SymmetricStable(1.3).cdf(x), stats.levy_stable.cdf(x, 1.3, 0.0), rtol=1e-6)
+    for alpha in (1.02, 1.5, 1.99):
+        size = np.pi**-1 * special.gamma(alpha) * np.sin(0.5 * np.pi * alpha) * 1e6**-alpha
+        second = np.pi**-1 * special.gamma(2 * alpha) / 2 * np.sin(np.pi * alpha) * 1e6 ** (-2 * alpha)
+        assert SymmetricStable(alpha).cdf(-1e6) == pytest.approx(size - second, rel=1e-10)
+
+
+def test_stable_noise_is_a_law_like_the_others():
+    law = SymmetricStable(1.6, scale=0.5)
+    drawn = law.sample(jax.random.key(7), MEAN, (20_000,), jnp.float64)
+    assert ks_p_value(drawn, lambda x: law.cdf(x, MEAN)) > 1e-3
+    assert (
+        eval(repr(law), vars(noise)) == pickle.loads(pickle.dumps(law)) == jax.tree.map(lambda leaf: leaf, law) == law
+    )
+
+
+def test_stable_noise_has_no_moment_from_alpha_on():
+    law = SymmetricStable(1.5)
+    assert (law.max_order, law.std()) == (1.5, math.inf)
+    assert noise.admissible_epsilon(law) == "0 < epsilon < 0.5"
+    with pytest.raises(ValueError, match=r"symmetric stable\(1.5\): .* must be below 1.5, got 1.5"):
+        law.central_moment(1.5)
+    with pytest.raises(ValueError, match="SymmetricStable: alpha must satisfy 1 < alpha < 2, got 2.0"):
+        SymmetricStable(2.0)
+
+
+# Mixtures
+
+CONTAMINATED = Mixture([Gaussian(1.0), StudentT(2.2, scale=3.0)], [9, 1])
+PROPORTIONAL = Mixture([Pareto(2.5), LogNormal(0.5)], [0.25, 0.75])
+
+
+@pytest.mark.parametrize("mixture", [CONTAMINATED, PROPORTIONAL], ids=lambda law: law.name)
+def test_a_mixture_s_moments_and_cdf_are_weighted_sums(mixture):
+    means, parts = np.array([0.5, 2.0]), list(zip(mixture.weights, mixture.laws, strict=True))
+    for value in (
+        lambda law: law.raw_moment(1.5, means),
+        lambda law: law.central_moment(2.0, means),
+        lambda law: law.cdf([0.7, 3.0], means),
+        lambda law: np.array(law.moment_bounds(1.5, 0.5, 2.0)),
+    ):
+        np.testing.assert_allclose(value(mixture), sum(weight * value(law) for weight, law in parts), rtol=1e-14)
+    assert mixture.max_order == min(law.max_order for law in mixture.laws)
+    assert mixture.std(1.0) == pytest.approx(math.sqrt(mixture.central_moment(2.0, 1.0)))
+    drawn = np.asarray(mixture.sample(jax.random.key(3), MEAN, (20_000,), jnp.float64))
+    assert ks_p_value(drawn, lambda x: mixture.cdf(x, MEAN)) > 1e-3
+
+
+def test_a_variate_of_a_mixture_is_one_of_a_part():
+    words = jnp.asarray(np.random.default_rng(2).integers(0, 2**32, (2_000, 3, 2), np.uint32))
+    drawn = CONTAMINATED.transform(words, jnp.float64)
+    first, second = (part.payoff(part.transform(words[:, 1:], jnp.float64), 0.0) for part in CONTAMINATED.laws)
+    chosen = np.asarray(noise.uniform(words[:, 0], jnp.float64)) <= 0.9
+    np.testing.assert_allclose(drawn, np.where(chosen, first, second), rtol=1e-13)
+    assert 0.88 < chosen.mean() < 0.92
+
+
+def test_a_mixture_is_a_value():
+    for mixture in (CONTAMINATED, PROPORTIONAL, Mixture([CONTAMINATED, Empirical([-1.0, 1.0])], [1, 1])):
+        assert pickle.loads(pickle.dumps(mixture)) == mixture
+        assert jax.tree.map(lambda leaf: leaf, mixture) == mixture
+        assert hash(jax.tree.map(lambda leaf: leaf, mixture)) == hash(mixture)
+        assert noise.traceable(mixture)
+    assert eval(repr(CONTAMINATED), vars(noise)) == CONTAMINATED
+    assert CONTAMINATED.name == "0.9 Gaussian(1) + 0.1 Student t(2.2, scale 3)"
+    assert (PROPORTIONAL.mean_range, CONTAMINATED.mean_range) == ((0.0, math.inf), (-math.inf, math.inf))
+
+
+def test_one_program_serves_mixtures_of_the_same_kinds():
+    with programs_at_most(1):
+        for weights in ([0.5, 0.5], [0.9, 0.1]):
+            law = Mixture([Gaussian(0.5), SymmetricStable(1.8)], weights)
+            bandit = lb.LinearBandit([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.2], law, epsilon=0.5)
+            policy, params = lb.make_policy("oful", bandit, horizon=64)
+            result = lb.simulate(policy, params, bandit, horizon=64, num_seeds=2, key=jax.random.key(0))
+            assert not result.health.any()
+
+
+@pytest.mark.parametrize(
+    ("laws", "weights", "message"),
+    [
+        ([], [], r"laws must be a list of at least one law of linbet_jax.noise, got \[\]"),
+        ([Gaussian], [1.0], "laws must be a list of at least one law"),
+        ([Gaussian(), Pareto(2.0)], [1, 1], r"in proportion to it as .* are, got Gaussian\(1\), Pareto\(2\)"),
+        ([TwoPoint(2.0)], [1], r"in proportion to it as .* are, got two-point\(2\)"),
+        ([Gaussian()], [1, 2], r"weights must be 1 numbers, one for each law, got \[1, 2\]"),
+        ([Gaussian()], 1.0, "weights must be 1 numbers, one for each law, got 1.0"),
+        ([Gaussian()], [0.0], r"weights\[0\] must satisfy 0 < weight < inf, got 0.0"),
+    ],
+)
+def test_a_wrong_mixture_is_refused(laws, weights, message):
+    with pytest.raises(ValueError, match=f"Mixture: .*{message}"):
+        Mixture(laws, weights)
+
+
+# A law of a quantile function of one's own
+
+
+def pareto_tail(below, above):
+    return above ** (-1 / 2.5)
+
+
+def laplace(below, above):
+    return jnp.where(below < above, jnp.log(2 * below), -jnp.log(2 * above))
+
+
+def test_a_custom_law_is_what_its_quantile_function_says():
+    custom, known = Custom(pareto_tail, max_order=2.5, name="mine"), CenteredPareto(2.5)
+    for order in (1.0, 1.5, 2.0, 2.49):
+        assert custom.central_moment(order) == pytest.approx(known.central_moment(order), rel=1e-10)
+        for mean in (1.7, -30.0):
+            assert custom.raw_moment(order, mean) == pytest.approx(known.raw_moment(order, mean), rel=1e-10)
+    x = [-0.1, 0.0, 3.0, 1e4]
+    np.testing.assert_allclose(custom.cdf(x, 0.5), known.cdf(x, 0.5), rtol=1e-12)
+    words = jnp.asarray(np.random.default_rng(1).integers(0, 2**32, (40, 1, 2), np.uint32))
+    for dtype, rtol in ((jnp.float64, 1e-13), (jnp.float32, 5e-6)):
+        # The known law takes the probability above from the words themselves.
+        np.testing.assert_allclose(custom.transform(~words, dtype), known.transform(words, dtype), rtol=rtol, atol=rtol)
+    assert (custom.name, custom.max_order) == ("mine", 2.5)
+
+
+def test_a_custom_law_of_two_sides():
+    law = Custom(laplace, max_order=math.inf, scale=2.0)
+    assert law.center == 0.0
+    assert law.central_moment(1.5) == pytest.approx(2**1.5 * math.gamma(2.5), rel=1e-12)
+    assert law.std() == pytest.approx(2 * math.sqrt(2), rel=1e-12)
+    exact = stats.laplace.expect(lambda x: abs(x + 1.0) ** 1.5, scale=2.0)
+    assert law.raw_moment(1.5, 1.0) == pytest.approx(exact, rel=1e-7)
+    assert pickle.loads(pickle.dumps(law)) == law
+    assert jax.tree.map(lambda leaf: leaf, law) == law
+    assert law != Custom(laplace, max_order=math.inf)
+    with pytest.raises(AttributeError, match="Custom is immutable: scale cannot be set"):
+        law.scale = 1.0
+
+
+@pytest.mark.parametrize(
+    ("quantile", "options", "message"),
+    [
+        (laplace, {"max_order": 1.0}, "max_order must satisfy 1 < max_order < inf"),
+        (laplace, {"max_order": 2.0, "scale": 0.0}, "scale must satisfy 0 < scale < inf, got 0.0"),
+        (laplace, {"max_order": 2.0, "name": ""}, "name must not be empty, got ''"),
+        (lambda below, above: above, {"max_order": 2.0}, "quantile must be finite and rise with `below`, got "),
+        (lambda below, above: np.log(below), {"max_order": 2.0}, r"of jax.numpy \(jnp.asarray for np.asarray\)"),
+        (lambda below: below, {"max_order": 2.0}, "a function of two arrays, below and above"),
+        (
+            lambda below, above: jnp.floor(3 * below) + 0 * above,
+            {"max_order": 2.0},
+            "must be smooth but for the middle",
+        ),
+    ],
+)
+def test_a_wrong_custom_law_is_refused(quantile, options, message):
+    with pytest.raises(ValueError, match=f"Custom: .*{message}"):
+        Custom(quantile, **options)
+
+
+def test_a_custom_law_with_fewer_moments_than_it_says_is_refused():
+    with pytest.raises(ValueError, match="finite moments below max_order = 9, got <function pareto_tail"):
+        Custom(pareto_tail, max_order=9.0).central_moment(3.0)
 
 
 # The law of a user's own numbers

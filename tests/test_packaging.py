@@ -185,8 +185,8 @@ LAYERS = {
         "errors", "theory", "noise", "policies", "bandits", "simulation", "statistics", "storage", "figures", "sweep",
     },
     "cli": {
-        "_version", "errors", "theory", "noise", "policies", "bandits", "simulation", "statistics", "sweep", "report",
-        "experiments",
+        "_version", "errors", "theory", "noise", "policies", "bandits", "simulation", "statistics", "storage", "sweep",
+        "report", "experiments",
     },
     "__main__": {"cli"},
 }  # fmt: skip

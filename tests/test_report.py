@@ -380,7 +380,9 @@ def test_two_horizons_and_ties_are_said(tmp_path):
     assert shown.count("better in 0%, equal in 100% of 3 seeds") == 2  # in the pictures
     assert shown.count("better in 0%, equal in 100%") == 2 + 4  # and in the tables, both ways
     ranks = re.findall(r"<td class=number>([^<]*)</td>", text[text.index("alone first in") :])
-    assert ranks[:4] == ["1.50", "[1.50, 1.50]", "0%", "100%"]
+    assert ranks[:4] == ["1.50", "1.50 to 1.50", "0%", "100%"]
+    assert shown.count("TOFU and MENU") == shown.count("none: equal in every seed") == 2  # a tie has no winner
+    assert not re.search(r"\[\d", shown)
 
 
 def test_odd_sweeps_have_a_report(tmp_path):

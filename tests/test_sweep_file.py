@@ -56,6 +56,16 @@ def test_a_plain_file_is_one_cell_with_the_paper_s_horizon_and_the_defaults(tmp_
     assert cell.entry["bandit"]["raw_moment_bound"] == lb.dataset("S3").raw_moment_bound
 
 
+def test_a_count_is_a_whole_number_however_it_is_written(tmp_path):
+    text = (
+        "seeds = 1e2\nhorizon = [1e3, 2_000]\n[sets.x]\nset = 'uniform'\nK = 3.0\nd = 2\nnoise = {law = 'Gaussian'}\n"
+    )
+    found = sweep(tmp_path, text + "[policies.greedy]\n", "key=1e1")
+    counts = (found.seeds, found.key, *(cell.horizon for cell in found.cells), found.cells[0].set.values["K"])
+    assert counts == (100, 10, 1_000, 2_000, 3)
+    assert all(type(count) is int for count in counts)
+
+
 def test_lists_multiply_into_a_grid_in_the_order_of_the_file(tmp_path):
     text = "horizon = [400, 800]\n[sets.S1]\ninstance_seed = [0, 1]\n[sets.S3]\n"
     found = cells(tmp_path, text + "[policies.mom]\nradius_scale = [1.0, 0.1]\n[policies.oful]\n")
@@ -590,7 +600,7 @@ def test_cells_of_equal_static_shape_share_a_program(tmp_path):
 WRONG = [
     ("seedz = 3\n[sets.S3]\n" + TOFU, "seedz: unknown key; did you mean seeds?; known are name, seeds, key, records"),
     ("seeds = '3'\n[sets.S3]\n" + TOFU, "seeds = '3': must be a whole number of replications, at least 1"),
-    ("seeds = 3.0\n[sets.S3]\n" + TOFU, "seeds = 3.0: must be a whole number of replications, at least 1"),
+    ("seeds = 3.5\n[sets.S3]\n" + TOFU, "seeds = 3.5: must be a whole number of replications, at least 1"),
     ("seeds = 0\n[sets.S3]\n" + TOFU, "seeds = 0: must be a whole number of replications, at least 1"),
     ("key = -1\n[sets.S3]\n" + TOFU, "key = -1: must be a whole number, 0 to 4294967295"),
     ("dtype = 'float16'\n[sets.S3]\n" + TOFU, "dtype = 'float16': must be 'float64' or 'float32'"),

@@ -1033,10 +1033,61 @@ def test_a_dry_run_counts_and_runs_nothing(file, tmp_path, stand_in, capsys):
     assert main([*arguments, "--set", "policies.oful.delta=[0.1, 0.2]"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "small/oful (radius_scale=1, delta=0.1)     T=60"
-    assert lines[8:11] == ["cells        7", "compiles     2", "seed-pulls   420,000 (1000 seeds)"]
+    assert lines[8:11] == ["cells        7 of 7 to compute", "compiles     2", "seed-pulls   420,000 (1000 seeds)"]
     assert lines[11] == "results      about 560 kB"  # 7 x 1000 x 5 rows of 16 bytes
     assert re.fullmatch(r"time         about (under 1|\d+) s on stand-in \(a rough estimate\)", lines[12])
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_looks_into_the_folder_and_changes_nothing(file, tmp_path, stand_in, capsys):
+    out = tmp_path / "run"
+    sweep(file, out)
+    damaged = sorted((out / "cells").iterdir())[0]
+    damaged.write_bytes(b"PAR1")
+    before = everything(out)
+
+    def said(*more):
+        assert main(["sweep", str(file), "--out", str(out), "--dry-run", *more]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert said()[5:8] == ["cells        1 of 4 to compute", "compiles     1", "seed-pulls   1,200 (20 seeds)"]
+    assert said("--set", "seeds=50")[5:8:2] == ["cells        4 of 4 to compute", "seed-pulls   8,400 (50 seeds)"]
+    file.write_text(SWEEP.replace("[policies.greedy]", ""), encoding="utf-8")
+    assert main(["sweep", str(file), "--out", str(out), "--dry-run"]) == 2
+    assert "does not list (of policy greedy)" in capsys.readouterr().err
+    assert said("--keep-extra")[-5].startswith("cells")
+    assert everything(out) == before
+
+
+def test_cells_that_the_file_no_longer_lists_can_be_dropped(file, tmp_path):
+    out = tmp_path / "run"
+    sweep(file, out)
+    gone = [cell["id"] for cell in manifest(out)["cells"] if cell["policy"] == "greedy"]
+    file.write_text(SWEEP.replace("[policies.greedy]", ""), encoding="utf-8")
+    kept = contents(out).keys() - {f"{cell}.parquet" for cell in gone}
+    summary = run(read(file), out, executor=StandIn(), drop_extra=True)
+    assert (summary.computed, summary.extra) == (0, 0)
+    assert contents(out).keys() == kept
+    assert {f"{cell['id']}.parquet" for cell in manifest(out)["cells"]} == kept
+    assert status(out).cells == status(out).done == 3
+    with pytest.raises(InputError, match="keep_extra and drop_extra: choose one"):
+        run(read(file), out, executor=StandIn(), keep_extra=True, drop_extra=True)
+
+
+def test_status_says_what_is_damaged_and_what_carries_on(file, tmp_path, capsys):
+    out = tmp_path / "run"
+    sweep(file, out, "key=3")
+    cell = manifest(out)["cells"][0]
+    (out / "cells" / f"{cell['id']}.parquet").write_bytes(b"PAR1")
+    assert main(["status", str(out)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("3 of 4 cells done, 0 failed, 1 to do")
+    assert re.match(r"  damaged    small/oful \(radius_scale=1\): .* is damaged: ", lines[2])
+    assert lines[3] == f"carry on with: linbet sweep {file} --out {out} --set key=3"
+    sweep(file, out, "key=3")
+    assert status(out).damaged == {}
+    assert main(["status", str(out)]) == 0
+    assert "carry on" not in capsys.readouterr().out
 
 
 def test_the_estimate_of_bytes_is_near_the_truth(file, tmp_path):

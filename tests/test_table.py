@@ -336,11 +336,11 @@ def test_no_flipped_byte_changes_a_number(tmp_path):
 
 
 def test_what_is_no_sweep_is_refused(tmp_path):
-    with pytest.raises(RunFolderError, match=r"manifest.json cannot be read"):
+    with pytest.raises(RunFolderError, match="holds no sweep: it has no manifest.json"):
         lb.load(tmp_path)
     for manifest in ([], {}, {"config": {"experiment": "figure2"}, "cells": []}, {"config": {"kind": "sweep"}}):
         (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        with pytest.raises(RunFolderError, match=r"manifest.json is not the manifest of a sweep"):
+        with pytest.raises(RunFolderError, match=r"holds no sweep|lists no cells"):
             lb.load(tmp_path)
     for spoiled in ({"seeds": "x"}, {"id": "../../etc/passwd"}):
         manifest = {"config": {"kind": "sweep"}, "cells": [{**CELLS[0], **spoiled}]}

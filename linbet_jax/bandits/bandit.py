@@ -668,7 +668,8 @@ def _named(what: str) -> Iterator[None]:
         first = str(error).partition("\n")[0]
         if isinstance(error, _UNTRACEABLE):
             raise ValueError(
-                f"{what} must use jax.numpy (jnp), not NumPy or Python, on what it is given: {first}"
+                f"{what} must use jax.numpy (jnp), not NumPy or Python, on what it is given (jnp.asarray for "
+                f"np.asarray): {first}"
             ) from error
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{what} fails: {kind}{first}") from error

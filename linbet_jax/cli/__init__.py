@@ -40,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             options = build_parser().parse_args(argv)
+            if options.module is None:
+                options.bare.print_help()
+                return 0
             command = importlib.import_module(f"linbet_jax.cli.{options.module}")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UnhealthyWarning)  # commands count unhealthy replications themselves
@@ -59,9 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output left (`| head`): the status is that of SIGPIPE
         return UNREAD
     except OSError as error:
+        reason = error.strerror or error
+        if error.filename is None and _refuses(sys.stdout):
+            _complain(f"error: standard output cannot be written: {reason}")
+            return WRONG_INPUT
         # A full disk, say: every file is written whole or not at all, so what is finished is kept.
         where = f" ({error.filename})" if error.filename else ""
-        _complain(f"error: {error.strerror or error}{where}; what is finished is kept")
+        _complain(f"error: {reason}{where}; what is finished is kept")
         return WRONG_INPUT
     finally:
         _let_go(sys.stdout)
@@ -85,9 +92,16 @@ def _complain(line: str) -> None:
         print(f"linbet: {line}", file=sys.stderr, flush=True)
 
 
-def _let_go(stream: TextIO) -> None:
-    """Keeps the interpreter's last flush from failing on a stream that takes nothing."""
+def _refuses(stream: TextIO) -> bool:
+    """Whether a stream does not take what it still holds."""
     try:
         stream.flush()
     except OSError:
+        return True
+    return False
+
+
+def _let_go(stream: TextIO) -> None:
+    """Keeps the interpreter's last flush from failing on a stream that takes nothing."""
+    if _refuses(stream):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

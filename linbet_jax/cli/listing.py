@@ -4,36 +4,101 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
+import re
 from typing import Any
 
-__all__ = ["run"]
+__all__ = ["COMMON", "OPTIONS", "listed", "run"]
+
+COMMON = {
+    "horizon": "T, pulls; it enters levels and radii, and decides MENU's and MoM's epochs",
+    "delta": "failure probability, in (0, 1); 0.1 by default",
+    "ridge": "lambda of V = lambda I + sum x x^T, positive; 1 by default",
+    "radius_scale": "multiplies every confidence radius, at least 0; 1, the paper's, by default",
+}
+OPTIONS = {
+    "epsilon": "in (0, 1]: moments are of order 1 + epsilon; the bandit's by default",
+    "raw_moment_bound": "b, bound of E|payoff|^(1 + epsilon); the bandit's by default",
+    "central_moment_bound": "c, bound of E|payoff - mean|^(1 + epsilon); the bandit's by default",
+    "theta_norm": "S, bound of ||theta*||; the bandit's by default",
+    "noise_scale": "R, the sub-Gaussian scale; the noise's standard deviation by default, 1 where that is infinite",
+    "radius": "'valid', which the proofs give, or 'paper', as printed",
+    "scaled": "whether the level is multiplied by b^(1/(1 + epsilon)); with radius='valid' alone",
+    "level": "the truncation level b_t: 'proof' (of Theorem 3) or 'box' (Algorithm 2 as printed)",
+    "two_sided": "whether a payoff is dropped where |u y| > b_t, as the proof needs, or where u y > b_t alone",
+    "method": "'pruned', exact in linear time, or 'full', the pass over the whole history",
+    "root": "the root of V^-1: 'symmetric' (the paper) or 'cholesky'",
+    "epochs": "M: the history is truncated anew M times only (Remark 3); at every pull by default",
+    "capacity": "slots for doubtful payoffs; a replication that needs more is repeated with more",
+}
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints what can be named: policies with their options, noise laws, data sets."""
+    found = listed()
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False, default=str))
+        return 0
+    print("Policies, with the options of make_policy beside horizon, delta, ridge and radius_scale:")
+    for name, policy in found["policies"].items():
+        known = ", ".join(f"{option}={about['default']!r}" for option, about in policy["options"].items())
+        print(f"  {name:8s} {known or 'no options'}")
+    print("\nNoise laws (linbet_jax.noise):")
+    for name, law in found["laws"].items():
+        fields = (f"{f}={about['default']!r}" if "default" in about else f for f, about in law["fields"].items())
+        print(f"  {name}({', '.join(fields)})\n      {law['summary']}")
+    print("\nData sets (linbet_jax.dataset):")
+    for name, set_ in found["sets"].items():
+        print(
+            f"  {name}  K={set_['K']}, d={set_['d']}, {set_['noise']}, epsilon={set_['epsilon']:g}, "
+            f"best mean {set_['best_mean']:g}, T={set_['horizon']} (the paper ran {' and '.join(set_['policies'])})"
+        )
+    return 0
+
+
+def listed() -> dict[str, Any]:
+    """Everything that can be named, with what each option says."""
     from linbet_jax import noise, policies
     from linbet_jax.bandits.datasets import DATASETS
 
-    print("Policies, with the options of make_policy beside horizon, delta, ridge and radius_scale:")
-    for name in policies.names():
-        known = ", ".join(f"{option}={default!r}" for option, default in policies.options(name).items())
-        print(f"  {name:8s} {known or 'no options'}")
-    print("\nNoise laws (linbet_jax.noise):")
-    for name in noise.__all__:
-        law: Any = getattr(noise, name)
-        if not (isinstance(law, type) and hasattr(law, "label")):
-            continue
-        fields = [
-            field if parameter.default is parameter.empty else f"{field}={parameter.default!r}"
-            for field, parameter in inspect.signature(law).parameters.items()
-        ]
-        summary = (inspect.getdoc(law) or "").splitlines()[0]
-        print(f"  {name}({', '.join(fields)})\n      {summary}")
-    print("\nData sets (linbet_jax.dataset):")
-    for name, spec in DATASETS.items():
-        pair = " and ".join(spec.policies)
-        print(
-            f"  {name}  K={spec.num_arms}, d={spec.dim}, {spec.noise.name}, epsilon={spec.epsilon:g}, "
-            f"best mean {spec.best_mean:g}, T={spec.horizon} (the paper ran {pair})"
-        )
-    return 0
+    def policy(name: str) -> dict[str, Any]:
+        entry = policies.entry(name)
+        options = policies.options(name).items()
+        about = {option: {"default": default, "says": OPTIONS.get(option, "")} for option, default in options}
+        return {"label": entry.label, "source": entry.source, "assumes": entry.assumption, "options": about}
+
+    laws = {name: getattr(noise, name) for name in noise.__all__}
+    return {
+        "policies": {name: policy(name) for name in policies.names()},
+        "options of every policy": COMMON,
+        "laws": {name: _law(law) for name, law in laws.items() if isinstance(law, type) and hasattr(law, "limits")},
+        "sets": {
+            name: {
+                "K": spec.num_arms,
+                "d": spec.dim,
+                "noise": spec.noise.name,
+                "epsilon": spec.epsilon,
+                "best_mean": spec.best_mean,
+                "horizon": spec.horizon,
+                "policies": list(spec.policies),
+            }
+            for name, spec in DATASETS.items()
+        },
+    }
+
+
+def _law(law: Any) -> dict[str, Any]:
+    """A law's first line, and its fields with their defaults and what its docstrings say of them."""
+    text = inspect.getdoc(law) or ""
+    says = _described(text) | _described(inspect.getdoc(law.__init__) or "")
+    fields: dict[str, dict[str, Any]] = {}
+    for field, parameter in inspect.signature(law).parameters.items():
+        default = {} if parameter.default is parameter.empty else {"default": parameter.default}
+        fields[field] = {**default, "says": says.get(field, "")}
+    return {"summary": text.splitlines()[0], "fields": fields}
+
+
+def _described(text: str) -> dict[str, str]:
+    """The entries `name: text` of a docstring's sections."""
+    entries = re.findall(r"^    (\w+): (.*(?:\n     +.*)*)", text, re.MULTILINE)
+    return {name: " ".join(said.split()) for name, said in entries}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
 import functools
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
@@ -27,7 +29,7 @@ QUIET: dict[str, Any] = {"action": "store_true", "help": "print nothing but erro
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong usage in one line on stderr, exit status 2."""
+    """Wrong usage in one line on stderr, exit status 2; what is mistyped is told with the nearest known name."""
 
     def __init__(self, **settings: Any) -> None:
         """As argparse, without guessing abbreviated options."""
@@ -38,20 +40,44 @@ class _Parser(argparse.ArgumentParser):
         """One line instead of the usage and a line."""
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse, but that whoever meets an argument it does not know refuses it: the message names its help."""
+        options, rest = super().parse_known_args(args, namespace)
+        if rest:
+            guesses = [guess for text in rest if (guess := _guess(text.partition("=")[0], self._option_string_actions))]
+            self.error(f"unrecognized arguments: {' '.join(rest)}" + "".join(guesses[:1]))
+        return options, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += _guess(str(value), map(str, action.choices or ()))
+            raise
+
     def _print_message(self, message: str, file: Any = None) -> None:
         """As argparse, which says nothing of an output that takes nothing."""
         (file or sys.stderr).write(message)
 
 
+def _guess(text: str, known: Iterable[str]) -> str:
+    """The end of a sentence on a mistyped name; empty where no known one is near."""
+    close = difflib.get_close_matches(text, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `linbet`; the parsed options name their command's module in `module`."""
+    """The parser of `linbet`; the parsed options name their command's module in `module`.
+
+    Without a command there is none: `bare` is then the parser whose help says which there are.
+    """
     parser = _Parser(
         prog="linbet",
         description="Linear stochastic bandits with heavy-tailed payoffs: the experiments of Shao, Yu, King and Lyu "
         "(NeurIPS 2018).",
         epilog="Start with: linbet reproduce figure2",
     )
-    parser.add_argument("--version", action="version", version=f"linbet_jax {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"linbet_jax {__version__}")
     commands = _subcommands(parser, "command")
     reproduce = commands.add_parser(
         "reproduce", help="repeat an experiment of the paper", description="Repeat an experiment of the paper."
@@ -88,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
         module="listing",
         help="policies with their options, noise laws, data sets",
         description="Policies with their options, noise laws and data sets.",
-    )
+    ).add_argument("--json", action="store_true", help="the same for programs, with what every option says")
     return parser
 
 
@@ -224,13 +250,16 @@ def _add_sweep(commands: Any) -> None:
     )
     add = sweep.add_argument
     override = "another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated"
-    dry = "build and check everything, print cells, compiles, seed-pulls, bytes and a rough time, run nothing"
+    dry = "build and check everything, print what is still to compute and a rough time for it, run nothing"
     keep = "carry on in a folder with finished cells that the file no longer lists; they stay, also in reports"
+    drop = "carry on in such a folder and remove these cells for good"
     add("file", metavar="FILE.toml", help="the sweep file")
     add("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
     add("--set", action="append", metavar="PATH=VALUE", help=override)
     add("--dry-run", action="store_true", help=dry)
-    add("--keep-extra", action="store_true", help=keep)
+    extra = sweep.add_mutually_exclusive_group()
+    extra.add_argument("--keep-extra", action="store_true", help=keep)
+    extra.add_argument("--drop-extra", action="store_true", help=drop)
     add("--device", choices=DEVICE["choices"], help="instead of the file's device")
     add("--dtype", choices=DTYPE["choices"], help="instead of the file's dtype")
     add("--quiet", **QUIET)
@@ -293,30 +322,29 @@ def _add_bench(commands: Any) -> None:
 
 
 def _subcommands(parser: argparse.ArgumentParser, name: str) -> Any:
-    names = {"title": f"{name}s", "dest": name, "metavar": name.upper()}
-    return parser.add_subparsers(**names, required=True, parser_class=_Parser)
+    parser.set_defaults(module=None, bare=parser)
+    return parser.add_subparsers(title=f"{name}s", dest=name, metavar=name.upper(), parser_class=_Parser)
 
 
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if not 1 <= value <= 10**9:
-        limit = "at least 1" if value < 1 else "at most 1000000000"
-        raise argparse.ArgumentTypeError(f"must be {limit}, got {value}")
-    return value
+def _count(most: int) -> Callable[[str], int]:
+    """Parses a whole number from 1 to `most`, as 10000, 10_000 or 1e4."""
 
-
-def _pulls(text: str) -> int:
-    """A whole number of pulls, also as 1e6."""
-    try:
-        value = float(text)
-    except ValueError:
+    def parse(text: str) -> int:
         value = math.nan
-    if not (value.is_integer() and 1 <= value <= 1e18):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1e18, got {text!r}")
-    return int(value)
+        for kind in (float, int):  # int last: it loses no digit
+            with contextlib.suppress(ValueError):
+                value = kind(text)
+        if not math.isfinite(value) or value != int(value):
+            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+        if not 1 <= value <= most:
+            limit = "at least 1" if value < 1 else f"at most {most}"
+            raise argparse.ArgumentTypeError(f"must be {limit}, got {text}")
+        return int(value)
+
+    return parse
+
+
+_positive, _pulls = _count(10**9), _count(10**18)
 
 
 def _real(interval: str) -> Callable[[str], float]:

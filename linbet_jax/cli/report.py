@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-
-from linbet_jax.cli.progress import TerminalReporter
+from pathlib import Path
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
     """Writes a sweep's report and prints the files; 1, with the reason, unless every cell is done and healthy."""
+    from linbet_jax.storage.results import sweep_manifest
+
+    sweep_manifest(Path(options.folder))  # before what draws is imported: a wrong folder is told at once
+    from linbet_jax.cli.progress import TerminalReporter
     from linbet_jax.report.build import write_report
 
     reporter = TerminalReporter(quiet=options.quiet)

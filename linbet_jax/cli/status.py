@@ -12,7 +12,7 @@ __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints how far a sweep is; 1 when a cell failed or a replication is unhealthy."""
+    """Prints how far a sweep is; 1 when a cell failed or is damaged, or a replication is unhealthy."""
     from linbet_jax.sweep.overview import Status, status
 
     sweep: Status = status(options.folder)
@@ -26,6 +26,10 @@ def run(options: argparse.Namespace) -> int:
         print(f"  running    {title}")
     for title, error in sweep.failed.items():
         print(f"  failed     {title}: {' '.join(error.split())}")
+    for title, error in sweep.damaged.items():
+        print(f"  damaged    {title}: {' '.join(error.split())}")
     for title, count in sweep.unhealthy.items():
         print(f"  unhealthy  {title}: {count} seed{'s' if count != 1 else ''}")
+    if sweep.carry_on and not sweep.running and (sweep.to_do or sweep.failed):
+        print(f"carry on with: {sweep.carry_on}")
     return 0 if sweep.healthy else 1

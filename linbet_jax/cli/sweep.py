@@ -7,9 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from linbet_jax.cli.progress import SweepReporter
-from linbet_jax.simulation import runtime
-
 if TYPE_CHECKING:
     from linbet_jax.sweep.targets import Target
 
@@ -22,10 +19,14 @@ def run(options: argparse.Namespace) -> int:
     overrides += [f'{name}="{value}"' for name in ("device", "dtype") if (value := getattr(options, name)) is not None]
     from linbet_jax.sweep.grid import read
 
-    sweep = read(options.file, overrides)  # before a device is started: a wrong file is told at once
+    sweep = read(options.file, overrides)  # before JAX is imported: a wrong file is told at once
     target = _target(options)
+    from linbet_jax.cli.progress import SweepReporter
+    from linbet_jax.simulation import runtime
+
     reporter = SweepReporter(quiet=options.quiet)
     out = Path(options.out or f"linbet-{Path(options.file).stem}")
+    beside = {"keep_extra": options.keep_extra, "drop_extra": options.drop_extra}
     if target is None or options.dry_run:
         took = runtime.prepare(sweep.device)
         from linbet_jax.sweep import driver, estimate
@@ -33,10 +34,12 @@ def run(options: argparse.Namespace) -> int:
 
         executor = InProcess()
         if options.dry_run:
-            print(estimate.dry_run(sweep, executor))
+            refuse = not any(beside.values())
+            found = driver.preview(sweep, out, executor, refuse_extra=refuse)
+            print(estimate.dry_run(sweep, found.cells, found.missing, executor))
             return 0
         reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
-        summary = driver.run(sweep, out, executor=executor, reporter=reporter, keep_extra=options.keep_extra)
+        summary = driver.run(sweep, out, executor=executor, reporter=reporter, **beside)
     else:
         runtime.prepare("cpu")  # the GPUs are the workers'
         from linbet_jax.sweep import driver
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         driver.check(sweep)  # before a cluster is started: it may wait for hours in a queue
         with Cluster(target, device=sweep.device, say=reporter.say) as cluster:
             reporter.say(f"device: {cluster.devices} ({sweep.device}), {sweep.dtype}")
-            summary = driver.run(sweep, out, executor=cluster, reporter=reporter, keep_extra=options.keep_extra)
+            summary = driver.run(sweep, out, executor=cluster, reporter=reporter, **beside)
     if reporter.summary():
         reporter.say(reporter.summary())
     if not options.quiet:

@@ -11,6 +11,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.arguments import floats
+
 HIGHEST = jax.lax.Precision.HIGHEST
 UNROLLED = 32  # largest dimension whose inner products are written out
 
@@ -171,8 +173,9 @@ def ridge_estimates(gram: jax.Array, moments: jax.Array) -> jax.Array:
         [k, d], row j is V^-1 times column j. O(d^3 + d^2 k) flops.
 
     Raises:
-        ValueError: at trace time, if the shapes do not match.
+        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
+    gram, moments = floats(gram=gram, moments=moments)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or moments.ndim != 2 or moments.shape[0] != gram.shape[0]:
         raise ValueError(f"gram {gram.shape} and moments {moments.shape}: expected [d, d] and [d, k]")
     inverse, _ = sweep_inverse(gram)

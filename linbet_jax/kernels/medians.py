@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from linbet_jax.kernels.arguments import floats
 from linbet_jax.kernels.gram import UNROLLED, cholesky, dot
 
 _SAMPLE = 16  # estimates among which the origin of the coordinates is found
@@ -31,8 +32,9 @@ def median_of_means(payoffs: jax.Array, num_blocks: int) -> jax.Array:
         median is NaN where one in the middle is. Its derivative is that of the block or blocks in the middle.
 
     Raises:
-        ValueError: if ``num_blocks`` is not in 1..r.
+        ValueError: if ``num_blocks`` is not in 1..r, or ``payoffs`` no array of float32 or float64.
     """
+    (payoffs,) = floats(payoffs=payoffs)
     if payoffs.ndim != 1:
         raise ValueError(f"payoffs {payoffs.shape}: expected [r]")
     pulls = payoffs.shape[0]
@@ -81,8 +83,9 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
         derivatives (the index has none: use ``jax.grad(..., has_aux=True)`` or take the radius alone).
 
     Raises:
-        ValueError: at trace time, if the shapes do not match.
+        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
+    estimates, gram = floats(estimates=estimates, gram=gram)
     if estimates.ndim != 2 or gram.shape != (estimates.shape[1],) * 2:
         raise ValueError(f"estimates {estimates.shape}, gram {gram.shape}: expected [k, d], [d, d]")
     if estimates.shape[0] == 1:

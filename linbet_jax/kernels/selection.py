@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.arguments import floats
 from linbet_jax.kernels.gram import dot
 
 TIE_TOLERANCE = {"float32": 1e-5, "float64": 1e-11}
@@ -47,8 +48,9 @@ def optimistic_arm(arms: jax.Array, center: jax.Array, gram_inverse: jax.Array, 
         [] int32, an arm index in 0..K-1; -1 when the largest index is not finite (NaN or an overflowing radius).
 
     Raises:
-        ValueError: at trace time, if the shapes do not match.
+        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
+    arms, center, gram_inverse, radius = floats(arms=arms, center=center, gram_inverse=gram_inverse, radius=radius)
     dim = arms.shape[-1]
     if arms.ndim != 2 or center.shape != (dim,) or gram_inverse.shape != (dim, dim):
         raise ValueError(

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.arguments import floats
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.whitening import inverse_sqrt
 
@@ -53,11 +54,17 @@ def kept_sums(
         mask: [n] bool, which rows exist; all when None.
         two_sided: whether the test is ``|u y| <= b`` or ``u y <= b``.
     """
-    products = dot(features, root.T) * payoffs[:, None]
+    products = _products(dot(features, root.T), payoffs)
     kept = is_kept(products, level, two_sided)
     if mask is not None:
         kept = kept & mask[:, None]
     return _no_number(level, jnp.sum(jnp.where(kept, products, 0), axis=0))
+
+
+def _products(images: jax.Array, payoffs: jax.Array) -> jax.Array:
+    """u y [n, d] of images u [n, d] and payoffs y [n]; 0 where u is 0 and y infinite."""
+    nothing = (images == 0) & jnp.isinf(payoffs)[:, None]
+    return jnp.where(nothing, 0, images * payoffs[:, None])
 
 
 def _no_number(level: jax.Array, sums: jax.Array) -> jax.Array:
@@ -89,8 +96,9 @@ def truncated_estimate(
         [d], V^{-1/2} s. The root is an eigendecomposition, on CPU a LAPACK call: see :func:`inverse_sqrt`.
 
     Raises:
-        ValueError: at trace time, if the shapes do not match.
+        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
+    features, payoffs, gram, level = floats(features=features, payoffs=payoffs, gram=gram, level=level)
     if features.ndim != 2 or payoffs.shape != features.shape[:1] or gram.shape != (features.shape[1],) * 2:
         raise ValueError(
             f"features {features.shape}, payoffs {payoffs.shape}, gram {gram.shape}: expected [n, d], [n], [d, d]"
@@ -126,8 +134,10 @@ def doubtful_init(dim: int, capacity: int, dtype: jnp.dtype | type = float) -> D
     """An empty state for features [dim] and at most ``capacity`` doubtful payoffs at a time.
 
     Raises:
-        ValueError: if dim or capacity is below 1.
+        ValueError: if dim or capacity is below 1, or dtype is neither float32 nor float64.
     """
+    if jnp.dtype(dtype) not in (jnp.float32, jnp.float64):
+        raise ValueError(f"dtype must be float32 or float64, got {jnp.dtype(dtype)}")
     for name, value in (("dim", dim), ("capacity", capacity)):
         if value < 1:
             raise ValueError(f"{name}={value}: must be at least 1")
@@ -166,13 +176,15 @@ def doubtful_update(
         :func:`doubtful_estimate`.
 
     Raises:
-        ValueError: at trace time, if the shapes do not match.
+        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
+    feature, payoff, root, level = floats(feature=feature, payoff=payoff, root=root, level=level)
     dim = state.moments.shape[0]
     if feature.shape != (dim,) or jnp.shape(payoff) != () or root.shape != (dim, dim):
         raise ValueError(
             f"feature {feature.shape}, payoff {jnp.shape(payoff)}, root {root.shape}: expected [d], [], [d, d], d={dim}"
         )
+    payoff = jnp.where(jnp.isinf(payoff) & jnp.all(feature == 0), 0, payoff)  # it says nothing of theta
     settled_now = jnp.linalg.norm(dot(root, feature)) * jnp.abs(payoff) <= level
     slot = jnp.argmin(state.live)  # the first free slot
     here = (jnp.arange(state.live.shape[0]) == slot) & ~settled_now
@@ -181,7 +193,7 @@ def doubtful_update(
     payoffs = jnp.where(here, payoff, state.payoffs)
     live = state.live | here
 
-    products = dot(features, root.T) * payoffs[:, None]
+    products = _products(dot(features, root.T), payoffs)
     settled = live & (jnp.sqrt(jnp.sum(products * products, axis=1)) <= level)
     doubtful = live & ~settled
     added = jnp.sum(jnp.where(settled[:, None], features * payoffs[:, None], 0), axis=0)
@@ -201,6 +213,7 @@ def doubtful_estimate(state: DoubtfulState, sums: jax.Array, gram_inverse: jax.A
         gram_inverse: [d, d], V^-1.
         root: [d, d], the W given to the update.
     """
+    sums, gram_inverse, root = floats(sums=sums, gram_inverse=gram_inverse, root=root)
     return dot(gram_inverse, state.moments) + dot(root.T, sums)
 
 

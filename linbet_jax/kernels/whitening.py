@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from linbet_jax.kernels.arguments import floats
 from linbet_jax.kernels.gram import dot, sweep_inverse
 
 
@@ -37,8 +38,9 @@ def inverse_sqrt(gram: jax.Array) -> jax.Array:
         [d, d], V^{-1/2}, symmetric whatever signs or order the eigenvectors come in.
 
     Raises:
-        ValueError: at trace time, if ``gram`` is not square.
+        ValueError: at trace time, if ``gram`` is not square, or no array of float32 or float64.
     """
+    (gram,) = floats(gram=gram)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
         raise ValueError(f"gram {gram.shape}: expected [d, d]")
     values, vectors = jnp.linalg.eigh(gram)
@@ -100,8 +102,9 @@ def shifted_inverses(gram: jax.Array, lower: jax.Array, condition: float) -> Shi
         condition: a host number, the largest condition number to cover, in (1, 1e15].
 
     Raises:
-        ValueError: if ``gram`` is not square or ``condition`` is out of range.
+        ValueError: if ``gram`` is not square, or no array of float32 or float64, or ``condition`` is out of range.
     """
+    gram, lower = floats(gram=gram, lower=lower)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
         raise ValueError(f"gram {gram.shape}: expected [d, d]")
     if not 1 < condition <= 1e15:
@@ -130,6 +133,7 @@ def shifted_inverses_update(
         lower: as in :func:`shifted_inverses`.
         condition: as in :func:`shifted_inverses`.
     """
+    (feature,) = floats(feature=feature)
     _, weights = root_quadrature(condition, state.inverses.shape[-1])
     image, scaled = _step(_image(state, feature), feature)
     inverses = state.inverses - image[:, None, :] * scaled[None, :, :]
@@ -144,6 +148,7 @@ def shifted_inverses_defer(
     The root alone is brought up to date. Over such a pair the inverses are read three times and written once, where
     two updates read them six times and write them twice.
     """
+    (feature,) = floats(feature=feature)
     _, weights = root_quadrature(condition, state.inverses.shape[-1])
     image, scaled = _step(_image(state, feature), feature)
     weighted = scaled * (jnp.sqrt(lower) * jnp.asarray(weights, scaled.dtype))
@@ -154,6 +159,7 @@ def shifted_inverses_settle(
     state: ShiftedInverses, feature: jax.Array, lower: jax.Array, condition: float
 ) -> ShiftedInverses:
     """The update after a deferred one, with both brought into the inverses."""
+    (feature,) = floats(feature=feature)
     _, weights = root_quadrature(condition, state.inverses.shape[-1])
     earlier = state.image * dot(feature, state.scaled)
     image, scaled = _step(_image(state, feature) - earlier, feature)

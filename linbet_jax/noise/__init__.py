@@ -11,7 +11,8 @@ A law of one's own needs what `PayoffLaw` lists (subclassing is optional). A sub
 overrides; it says its own moments where it changes them, and is a constant of the compiled program unless it is
 registered as a pytree too.
 
-Rooms: `words` makes variates of random words, `moments` integrates, `laws` and `empirical` are the laws.
+Rooms: `words` makes variates of random words, `moments` integrates, `laws`, `empirical`, `mixture` and `custom`
+are the laws.
 
 References:
     Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
@@ -20,6 +21,7 @@ References:
 """
 
 from linbet_jax.noise._base import PayoffLaw, admissible_epsilon, check_means, traceable, variates
+from linbet_jax.noise.custom import Custom
 from linbet_jax.noise.empirical import Empirical
 from linbet_jax.noise.laws import (
     CenteredPareto,
@@ -28,13 +30,15 @@ from linbet_jax.noise.laws import (
     Pareto,
     StudentT,
     SymmetricPareto,
+    SymmetricStable,
     TwoPoint,
     TwoPointNoise,
 )
+from linbet_jax.noise.mixture import Mixture
 from linbet_jax.noise.words import exponential, float_dtype, half_turn, stream_words, uniform
 
 __all__ = [
-    "CenteredPareto", "Empirical", "Gaussian", "LogNormal", "Pareto", "PayoffLaw", "StudentT", "SymmetricPareto",
-    "TwoPoint", "TwoPointNoise", "admissible_epsilon", "check_means", "exponential", "float_dtype", "half_turn",
-    "stream_words", "traceable", "uniform", "variates",
+    "CenteredPareto", "Custom", "Empirical", "Gaussian", "LogNormal", "Mixture", "Pareto", "PayoffLaw", "StudentT",
+    "SymmetricPareto", "SymmetricStable", "TwoPoint", "TwoPointNoise", "admissible_epsilon", "check_means",
+    "exponential", "float_dtype", "half_turn", "stream_words", "traceable", "uniform", "variates",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike, DTypeLike
 from linbet_jax.noise.moments import Array
 from linbet_jax.noise.words import float_dtype, stream_words
 
+ADDED, TIMES, NEITHER = "added", "times", "neither"  # forms of a payoff: mean + variate, mean * variate, another one
 Host = Any  # a Python or NumPy number, or an array of them
 _Law = TypeVar("_Law", bound=type)
 
@@ -143,17 +144,17 @@ def law(label: str, *, symmetric: bool = False, **limits: float) -> Callable[[_L
     return make
 
 
-def limited(what: str, field: str, value: Any, limit: float) -> Any:
-    """Returns one number as a float, or raises ValueError unless limit < value < inf; traced values pass through."""
+def limited(what: str, field: str, value: Any, limit: float, upper: float = math.inf) -> Any:
+    """Returns one number as a float, or raises ValueError unless limit < value < upper; traced values pass through."""
     if isinstance(value, jax.core.Tracer):
         return value
-    number, allowed = None, f"{limit:g} < {field} < inf"
+    number, allowed = None, f"{limit:g} < {field} < {upper:g}"
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if not isinstance(value, (bool, np.bool_, str, bytes)) and np.ndim(value) == 0:
             number = float(value)
     if number is None:
         raise ValueError(f"{what} must be one number with {allowed}, got {value!r}")
-    if not limit < number < math.inf:
+    if not limit < number < upper:
         reason = " (otherwise the mean does not exist)" if limit == 1.0 and number <= limit else ""
         raise ValueError(f"{what} must satisfy {allowed}{reason}, got {value!r}")
     return number
@@ -184,11 +185,14 @@ class Base(PayoffLaw):
 
     label: ClassVar[str]
     limits: ClassVar[dict[str, float]]
+    uppers: ClassVar[dict[str, float]] = {}  # exclusive upper limits of fields that have one
     uniforms: ClassVar[int] = 1  # uniforms for one variate
+    form: ClassVar[str] = ADDED  # how the mean enters the payoff
 
     def __post_init__(self) -> None:
         for field, limit in self.limits.items():
-            value = limited(f"{type(self).__name__}: {field}", field, getattr(self, field), limit)
+            upper = self.uppers.get(field, math.inf)
+            value = limited(f"{type(self).__name__}: {field}", field, getattr(self, field), limit, upper)
             object.__setattr__(self, field, value)
 
     def __eq__(self, other: object) -> bool:

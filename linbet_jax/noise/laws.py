@@ -12,9 +12,18 @@ import numpy.typing as npt
 from jax.typing import DTypeLike
 from scipy import special
 
-from linbet_jax.noise._base import Additive, Base, law, limited
-from linbet_jax.noise.moments import Array, normal_power, pareto_moment, pareto_shifted, student_excess, tabulated
-from linbet_jax.noise.words import exponential, pareto, polar, uniform
+from linbet_jax.noise._base import NEITHER, TIMES, Additive, Base, law, limited
+from linbet_jax.noise.moments import (
+    Array,
+    normal_power,
+    pareto_moment,
+    pareto_shifted,
+    stable_above,
+    stable_moment,
+    student_excess,
+    tabulated,
+)
+from linbet_jax.noise.words import exponential, pareto, polar, signed, stable, uniform
 
 
 def _pareto_above(x: Array, scale: npt.ArrayLike, shape: float) -> Array:
@@ -72,7 +81,11 @@ class Gaussian(Additive):
     uniforms: ClassVar[int] = 2
 
     def __init__(self, std: float = 1.0) -> None:
-        """Builds the law with this standard deviation, 0 < std < inf; anything else is a ValueError."""
+        """Builds the law.
+
+        Args:
+            std: the standard deviation, 0 < std < inf; anything else is a ValueError.
+        """
         object.__setattr__(self, "scale", limited("Gaussian: std", "std", std, 0.0))
 
     def __repr__(self) -> str:
@@ -115,6 +128,7 @@ class Pareto(Base):
     """
 
     shape: float
+    form: ClassVar[str] = TIMES
     mean_range = 0.0, math.inf
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
@@ -173,9 +187,9 @@ class SymmetricPareto(Additive):
     scale: float = 1.0
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
-        high, low = words[..., 0, 0], words[..., 0, 1]
-        size = pareto(jnp.stack([(high << 1) | (low >> 31), low << 1], -1), self.shape, dtype)
-        return jnp.where(high >> 31 == 1, size, -size)
+        positive, rest = signed(words[..., 0, :])
+        size = pareto(rest, self.shape, dtype)
+        return jnp.where(positive, size, -size)
 
     def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
         noise = (x - mean) / self.scale
@@ -192,6 +206,39 @@ class SymmetricPareto(Additive):
         return np.where(mean == 0.0, self._central(order, mean), 0.5 * sum(sides))
 
 
+@law("symmetric stable", alpha=1.0, scale=0.0)
+class SymmetricStable(Additive):
+    """Symmetric alpha-stable noise: payoff = mean + scale * X with E exp(itX) = exp(-|t|^alpha).
+
+    E|X|^p = 2^p Gamma((1+p)/2) Gamma(1 - p/alpha) / (sqrt(pi) Gamma(1 - p/2)), finite for p < alpha (Shanbhag and
+    Sreehari 1977). At alpha = 2 the law would be ``Gaussian(2**0.5 * scale)``.
+
+    Attributes:
+        alpha: the index of stability, 1 < alpha < 2.
+        scale: positive factor of the noise, in units of payoff.
+    """
+
+    alpha: float
+    scale: float = 1.0
+    uniforms: ClassVar[int] = 2
+    uppers: ClassVar[dict[str, float]] = {"alpha": 2.0}
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return stable(words, self.alpha, dtype)
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        noise = (x - mean) / self.scale
+        above = tabulated(lambda size: stable_above(self.alpha, size), np.abs(noise), 1.0)
+        return np.where(noise < 0.0, above, 1.0 - above)
+
+    def _central(self, order: float, mean: Array) -> float:
+        return math.pow(self.scale, order) * stable_moment(self.alpha, 0.0, order)
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        moments = tabulated(lambda shift: stable_moment(self.alpha, shift, order), np.abs(mean) / self.scale, order)
+        return math.pow(self.scale, order) * moments
+
+
 @law("lognormal", sigma=0.0)
 class LogNormal(Base):
     """Lognormal payoffs: payoff = mean exp(sigma Z - sigma^2/2), all moments finite; a mean of 0 gives the payoff 0.
@@ -204,6 +251,7 @@ class LogNormal(Base):
 
     sigma: float
     uniforms: ClassVar[int] = 2
+    form: ClassVar[str] = TIMES
     mean_range = 0.0, math.inf
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
@@ -245,6 +293,7 @@ class TwoPoint(Base):
     """
 
     value: float
+    form: ClassVar[str] = NEITHER
 
     @property
     def mean_range(self) -> tuple[float, float]:

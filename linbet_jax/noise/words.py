@@ -8,6 +8,7 @@ Pareto tail at 2^(23/shape)). No sampler has a loop.
 References:
     Salmon, Moraes, Dror, Shaw. Parallel random numbers: as easy as 1, 2, 3. SC 2011.
     Bailey. Polar generation of random variates with the t-distribution. Mathematics of Computation, 1994.
+    Chambers, Mallows, Stuck. A method for simulating stable random variables. JASA 71, 1976.
 """
 
 from __future__ import annotations
@@ -109,7 +110,11 @@ def half_turn(words: jax.Array, dtype: DTypeLike) -> jax.Array:
     """
     signed = jax.lax.bitcast_convert_type(words[..., 0] ^ np.uint32(2**31), jnp.int32).astype(dtype)
     low = words[..., 1].astype(dtype)
-    angle = jnp.pi * (signed * 2.0**-32 + (low + 0.5) * 2.0**-64)
+    return _sine(jnp.pi * (signed * 2.0**-32 + (low + 0.5) * 2.0**-64))
+
+
+def _sine(angle: jax.Array) -> jax.Array:
+    """sin(angle) for angles from -pi/2 to pi/2, elementwise."""
     square = angle * angle
     return angle * _series(square, [(-1.0) ** k / math.factorial(2 * k + 1) for k in range(11)])
 
@@ -142,6 +147,30 @@ def polar(words: jax.Array, df: ArrayLike | None, dtype: DTypeLike) -> jax.Array
 def pareto(words: jax.Array, shape: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """Pareto variates U^(-1/shape) >= 1 from words [..., 2]."""
     return jnp.exp(exponential(words, dtype) / jnp.asarray(shape, dtype))
+
+
+def signed(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Words [..., 2] as a fair coin [...] (the top bit) and words [..., 2] of the other 63 bits."""
+    high, low = words[..., 0], words[..., 1]
+    return high >> 31 == 1, jnp.stack([(high << 1) | (low >> 31), low << 1], -1)
+
+
+def stable(words: jax.Array, alpha: ArrayLike, dtype: DTypeLike) -> jax.Array:
+    """Symmetric stable variates [...], E exp(itX) = exp(-|t|^alpha), from words [..., 2, 2] (Chambers et al. 1976).
+
+    With V uniform on (-pi/2, pi/2), W exponential and C = cos((1 - alpha) V):
+    X = sin(alpha V) / cos(V)^(1/alpha) * (W / C)^((alpha - 1)/alpha), for 1 < alpha < 2. V is taken from the end that
+    is nearer, where cos(V), C and sin(alpha V) have zeros: tails keep their relative precision in float32 too.
+    """
+    first, second = jnp.unstack(words, axis=-2)
+    positive, rest = signed(first)
+    alpha = jnp.asarray(alpha, dtype)
+    end, angle = (0.5 * jnp.pi * uniform(part, dtype) for part in (rest, ~rest))  # they add up to pi/2
+    spare = 0.5 * jnp.pi * (2.0 - alpha)
+    numerator = _sine(jnp.minimum(alpha * angle, spare + alpha * end))  # sin z = sin(pi - z)
+    waited = exponential(second, dtype) / _sine(jnp.minimum(spare + (alpha - 1.0) * end, 0.5 * jnp.pi))
+    size = numerator * _sine(end) ** (-1.0 / alpha) * waited ** ((alpha - 1.0) / alpha)
+    return jnp.where(positive, size, -size)
 
 
 def stream_words(key: jax.Array, uniforms: int) -> Callable[[jax.Array], jax.Array]:

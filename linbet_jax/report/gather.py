@@ -82,6 +82,11 @@ class PairedComparison:
     ranks: tuple[regret.Rank, ...]
     matrix: Mapping[tuple[str, str], CellPair]
 
+    @property
+    def first(self) -> tuple[PolicyVariant, ...]:
+        """The best, and those that equal it in every seed: a tie has no winner."""
+        return (self.best, *(variant for variant, pair in self.pairs if 0 < pair.wins.n == pair.wins.ties))
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:

@@ -18,7 +18,7 @@ from linbet_jax.figures.sheets import Picture, inline_svg
 from linbet_jax.report import tables
 from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name
 from linbet_jax.report.pictures import better
-from linbet_jax.statistics.tables import duration, interval, number
+from linbet_jax.statistics.tables import between, duration, number
 from linbet_jax.sweep.table import LoadedCell
 
 __all__ = ["page"]
@@ -181,13 +181,18 @@ def _tiles(report: SweepReport) -> list[tuple[str, str, str]]:
 def _winners(compared: Sequence[tuple[Setting, PairedComparison]]) -> Table:
     body = []
     for setting, comparison in compared:
-        best = comparison.best
+        first, final = comparison.first, comparison.best.final
+        names = [variant.label for variant in first]
+        shown = [" and ".join(names)]
+        shown += [number(final.mean, 4), between(final, 4), number(final.median, 4)]
+        others = [(variant, pair.difference) for variant, pair in comparison.pairs if variant.label not in names]
+        if others:
+            second, difference = min(others, key=lambda other: float(other[1].mean))
+            shown += [second.label, number(difference.mean, 4), between(difference, 4)]
+        elif comparison.pairs:
+            shown += ["none: equal in every seed", "–", "–"]
         if comparison.pairs:
-            second, pair = min(comparison.pairs, key=lambda pair: float(pair[1].difference.mean))
-            final, difference = best.final, pair.difference
-            mean = [number(final.mean, 4), interval(final, 4), number(final.median, 4)]
-            more = [number(difference.mean, 4), interval(difference, 4)]
-            body.append(Row([setting.title, setting.detail, best.label, *mean, second.label, *more]))
+            body.append(Row([setting.title, setting.detail, *shown]))
     head = ["set", "setting", "smallest mean regret", "mean", "interval", "median"]
     return _table("Best policy by setting", [*head, "next", "difference", "its interval"], body)
 
@@ -198,7 +203,7 @@ def _exponents(report: SweepReport) -> Table:
         fit, shown = growth.fit, ["–", "–", "–"]
         if fit is not None:
             shown = [f"{fit.n} of {fit.seeds}", f"{float(fit.value):.3f}{'*' if fit.caveat else ''}"]
-            shown.append(interval(fit, places=3))
+            shown.append(between(fit, places=3))
         bound = "–" if growth.theory is None else f"{growth.theory:.3f}"
         texts = [growth.label, growth.title, f"{growth.band.at.size}", *shown, bound]
         body.append(Row(texts, growth.color))
@@ -209,6 +214,7 @@ def _exponents(report: SweepReport) -> Table:
 def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, Table]:
     """Every pair of policies, and their ranks over seeds."""
     labels = list(dict.fromkeys(first for first, _ in comparison.matrix))
+    winners = [variant.label for variant in comparison.first]
     color = {first: report.colors[pair.first.family] for (first, _), pair in comparison.matrix.items()}
 
     def text(first: str, second: str) -> str:
@@ -216,18 +222,17 @@ def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, T
         if pair is None:
             return ""
         difference = pair.difference
-        band = f" {interval(difference, 4)}" if difference.has_band else ""
+        band = f" ({between(difference, 4)})" if difference.has_band else ""
         return f"{number(difference.mean, 4)}{band}, median {number(difference.median, 4)}, {better(pair.wins)}"
 
     body = [
-        Row([first, *(text(first, second) for second in labels)], color[first], first == comparison.best.label)
-        for first in labels
+        Row([first, *(text(first, second) for second in labels)], color[first], first in winners) for first in labels
     ]
     ranks = []
     for rank in comparison.ranks:
         final = rank.summary
         if final.n:
-            shown = [f"{float(final.mean):.2f}", interval(final, places=2)]
+            shown = [f"{float(final.mean):.2f}", between(final, places=2)]
             shown += [f"{100 * share:.0f}%" for share in (rank.first, rank.tied)]
             ranks.append(Row([rank.name, *shown, f"{final.n} of {final.seeds}"], color[rank.name]))
     head = ["policy", "mean rank", "interval", "alone first in", "tied first in", "seeds"]
@@ -281,9 +286,9 @@ def _troubled(report: SweepReport) -> Table:
 
 def _summary(report: SweepReport, setting: Setting) -> tuple[str, str, Table]:
     """A setting's title, what stands small beside it, and its rows."""
-    best = None if setting.comparison is None else setting.comparison.best
+    best = () if setting.comparison is None else setting.comparison.first
     body = [
-        Row(texts, report.colors[cell.family], variant is not None and variant is best)
+        Row(texts, report.colors[cell.family], variant is not None and any(variant is one for one in best))
         for cell, variant, texts in tables.rows(report, setting)
     ]
     content = _table(f"Regret on {setting.name}", tables.headings(report), body, numbers=6, open_rows=OPEN_ROWS)

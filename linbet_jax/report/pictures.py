@@ -23,7 +23,7 @@ from linbet_jax.report.gather import (
     plain_value,
 )
 from linbet_jax.statistics.regret import Share, Summary
-from linbet_jax.statistics.tables import interval, number
+from linbet_jax.statistics.tables import between, number
 
 __all__ = ["better", "pictures"]
 
@@ -100,7 +100,7 @@ def _paired(setting: Setting, comparison: PairedComparison) -> Picture:
     best, words, rows = comparison.best.label, [], []
     for variant, pair in comparison.pairs:
         difference, wins = pair.difference, pair.wins
-        band = f" {interval(difference, 4)}" if difference.has_band else ""
+        band = f" ({between(difference, 4)})" if difference.has_band else ""
         words.append(f"{variant.label} {_averages(difference)}{band}")
         beside = f"{better(wins)} of {wins.n} seeds" if wins.n else better(wins)
         rows.append(RowMark(variant.label, variant.color, beside, difference))

@@ -6,7 +6,7 @@ from typing import Any
 
 from linbet_jax.report.gather import PolicyVariant, Setting, SweepReport, parameter_name, plain_value, swept_parameters
 from linbet_jax.statistics import tables
-from linbet_jax.statistics.tables import escaped_markdown, interval, number
+from linbet_jax.statistics.tables import between, escaped_markdown, number
 from linbet_jax.sweep.table import LoadedCell
 
 __all__ = ["csv_text", "headings", "latex", "markdown", "rows"]
@@ -29,7 +29,7 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
             if cell.state == "partial":
                 count += f" (of {cell.seeds} asked)"
             mean, *others = (number(value, 4) for value in (final.mean, final.median, final.trimmed_mean, final.sd))
-            texts += [count, mean, interval(final, 4), *others]
+            texts += [count, mean, between(final, 4), *others]
         lines.append((cell, variant, texts))
     return lines
 

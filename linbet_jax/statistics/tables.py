@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "aligned_table",
+    "between",
     "csv_text",
     "duration",
     "escaped_latex",
@@ -88,9 +89,21 @@ def duration(seconds: float) -> str:
 
 def interval(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
     """An interval, e.g. `[120, 140]`, with ends as `number` writes them or to decimal places; a dash for none."""
+    ends = _ends(estimate, digits, places)
+    return f"[{', '.join(ends)}]" if ends else "–"
+
+
+def between(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
+    """The same for reading, e.g. `2,201 to 2,202`."""
+    return " to ".join(_ends(estimate, digits, places)) or "–"
+
+
+def _ends(estimate: Summary | Estimate, digits: int | None, places: int | None) -> list[str]:
+    """Both ends, written; none where there is no interval."""
     ends = float(estimate.low), float(estimate.high)
-    low, high = (number(end, digits) if places is None else f"{end:.{places}f}" for end in ends)
-    return "–" if math.isnan(ends[0]) else f"[{low}, {high}]"
+    if math.isnan(ends[0]):
+        return []
+    return [number(end, digits) if places is None else f"{end:.{places}f}" for end in ends]
 
 
 def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: int = 3) -> str:

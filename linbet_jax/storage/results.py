@@ -24,7 +24,17 @@ import numpy as np
 
 from linbet_jax.errors import InputError
 
-__all__ = ["RunFolder", "RunFolderError", "digest", "in_use", "read_json", "replacing", "write_json", "write_text"]
+__all__ = [
+    "RunFolder",
+    "RunFolderError",
+    "digest",
+    "in_use",
+    "read_json",
+    "replacing",
+    "sweep_manifest",
+    "write_json",
+    "write_text",
+]
 
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
 
@@ -95,6 +105,23 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from error
+
+
+def sweep_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a sweep's folder.
+
+    Raises:
+        RunFolderError: there is no such folder, or no sweep in it.
+    """
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
+    if not (folder / MANIFEST).exists():
+        raise RunFolderError(f"{folder} holds no sweep: it has no {MANIFEST}")
+    manifest = read_json(folder / MANIFEST)
+    config = manifest.get("config") if isinstance(manifest, dict) else None
+    if not isinstance(config, dict) or config.get("kind") != "sweep":
+        raise RunFolderError(f"{folder} holds no sweep: its {MANIFEST} is another one's")
+    return {str(name): section for name, section in manifest.items()}
 
 
 @contextlib.contextmanager
@@ -197,6 +224,13 @@ class RunFolder:
     ) -> None:
         """Unlocks the folder."""
         self._lock.close()
+
+    def check(self) -> None:
+        """Raises RunFolderError where entering would refuse the folder for what it holds; changes nothing."""
+        try:
+            self._read_manifest()
+        except OSError as error:
+            raise RunFolderError(f"cannot use the folder {self.path}: {error.strerror or error}") from error
 
     def file(self, name: str) -> Path:
         """Path of an output of this run."""

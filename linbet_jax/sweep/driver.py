@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from linbet_jax.errors import named
+from linbet_jax.errors import InputError, named
 from linbet_jax.statistics.tables import number
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import MANIFEST, RunFolder, RunFolderError, differences, digest
@@ -25,7 +26,7 @@ from linbet_jax.sweep.model import Sweep
 from linbet_jax.sweep.overview import listed_cells
 from linbet_jax.sweep.store import FACTS, Piece, Rows, Store, merged_facts
 
-__all__ = ["SweepProgress", "SweepSummary", "check", "run"]
+__all__ = ["Preview", "SweepProgress", "SweepSummary", "check", "preview", "run"]
 
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
@@ -92,6 +93,7 @@ def run(
     executor: Executor | None = None,
     reporter: SweepProgress | None = None,
     keep_extra: bool = False,
+    drop_extra: bool = False,
 ) -> SweepSummary:
     """Computes what is missing of a sweep and puts it into its folder; a killed run carries on here.
 
@@ -102,38 +104,25 @@ def run(
         reporter: where progress goes; by default nowhere.
         keep_extra: whether the folder may hold finished cells that the sweep does not list (of a policy that is gone
             from the file, say). They stay in the folder, and `load`, `status` and reports show them as before.
+        drop_extra: whether such cells are removed from the folder instead, for good.
 
     Raises:
         InputError: the sweep cannot be built, or the folder is another sweep's, in use, or holds cells that the sweep
             does not list. Nothing is changed then.
         OSError: a file cannot be written (a full disk); every file that was finished before is whole.
     """
+    if keep_extra and drop_extra:
+        raise InputError("keep_extra and drop_extra: choose one")
     executor = InProcess() if executor is None else executor
     progress: SweepProgress = _Silent() if reporter is None else reporter
-    numerics = numerics_of(sweep, executor.kind)
-    cells = plan(sweep, numerics, executor.platform)
-    config = {
-        "kind": "sweep",
-        "key": sweep.key,
-        "records": sweep.records if sweep.record_at is None else list(sweep.record_at),
-        "block_size": block_size(sweep, executor.platform),
-        "identity": digest(sorted(cell.id for cell in cells))[:32],
-    }
-
-    def compare(manifest: Mapping[str, Any]) -> list[str]:
-        different = _differences(manifest, config, numerics, cells, sweep.seeds)
-        if different or keep_extra:
-            return different
-        if extra := _extra(Path(out), manifest, cells):
-            count = f"{len(extra)} cell{'s' * (len(extra) != 1)}"
-            raise RunFolderError(
-                f"{out} holds {count} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
-                "keep them with --keep-extra (keep_extra=True), or choose another folder"
-            )
-        return []
-
+    cells, config, compare = _claim(sweep, Path(out), executor, refuse_extra=not (keep_extra or drop_extra))
     with RunFolder(out, config, compare=compare) as folder:
         extra = _extra(folder.path, folder.manifest, cells)
+        if drop_extra and extra:
+            for entry in extra:
+                Store(folder.path).drop(entry["id"])
+            progress.say(f"removed {_cells(extra)} that {sweep.file} does not list")
+            extra = []
         swept = [*swept_names(cells), *(name for entry in extra for name in entry.get("swept") or ())]
         journal = Journal(folder.path)
         folder.update_manifest(
@@ -141,8 +130,9 @@ def run(
             name=sweep.name,
             seeds=sweep.seeds,
             environment=provenance.environment(executor.devices),
-            numerics=numerics,
+            numerics=numerics_of(sweep, executor.kind),
             git=_git(),
+            file=os.path.abspath(sweep.file),
             sweep_file=sweep.text,
             overrides=list(sweep.overrides),
             swept=list(dict.fromkeys(swept)),
@@ -160,6 +150,60 @@ def run(
             journal.close()
         folder.update_manifest(status="failed" if summary.failed else "finished")
         return dataclasses.replace(summary, extra=len(extra))
+
+
+def preview(sweep: Sweep, out: Path | str, executor: Executor, *, refuse_extra: bool = True) -> Preview:
+    """What a run would have to compute, from what its folder holds; nothing is changed, and no row is read.
+
+    Raises:
+        InputError: the sweep cannot be built, or the run would refuse the folder.
+    """
+    cells, config, compare = _claim(sweep, Path(out), executor, refuse_extra=refuse_extra)
+    if Path(out).exists():
+        RunFolder(out, config, compare=compare).check()
+    store = Store(Path(out))
+    return Preview(cells, tuple(max(0, sweep.seeds - store.held_seeds(cell.id)) for cell in cells))
+
+
+class Preview(NamedTuple):
+    """The cells of a sweep, and how many seeds of each are missing."""
+
+    cells: Sequence[PlannedCell]
+    missing: tuple[int, ...]
+
+
+_Compare: TypeAlias = Callable[[Mapping[str, Any]], list[str]]
+
+
+def _claim(
+    sweep: Sweep, out: Path, executor: Executor, *, refuse_extra: bool
+) -> tuple[Sequence[PlannedCell], dict[str, Any], _Compare]:
+    """The cells, built, and what decides whether a folder is theirs: see :class:`RunFolder`."""
+    numerics = numerics_of(sweep, executor.kind)
+    cells = plan(sweep, numerics, executor.platform)
+    config = {
+        "kind": "sweep",
+        "key": sweep.key,
+        "records": sweep.records if sweep.record_at is None else list(sweep.record_at),
+        "block_size": block_size(sweep, executor.platform),
+        "identity": digest(sorted(cell.id for cell in cells))[:32],
+    }
+
+    def compare(manifest: Mapping[str, Any]) -> list[str]:
+        different = _differences(manifest, config, numerics, cells, sweep.seeds)
+        if not different and refuse_extra and (extra := _extra(out, manifest, cells)):
+            raise RunFolderError(
+                f"{out} holds {_cells(extra)} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
+                "keep them with --keep-extra (keep_extra=True), remove them with --drop-extra (drop_extra=True), or "
+                "choose another folder"
+            )
+        return different
+
+    return cells, config, compare
+
+
+def _cells(extra: Sequence[Any]) -> str:
+    return f"{len(extra)} cell{'s' * (len(extra) != 1)}"
 
 
 def check(sweep: Sweep) -> None:

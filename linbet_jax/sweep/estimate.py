@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.statistics.tables import duration
-from linbet_jax.sweep.cells import numerics_of, plan
+from linbet_jax.sweep.cells import PlannedCell
 from linbet_jax.sweep.executors import Executor
 from linbet_jax.sweep.model import Sweep
 
@@ -30,23 +30,26 @@ def seed_seconds(entry: Mapping[str, Any]) -> float:
     return microseconds * horizon * 1e-6
 
 
-def dry_run(sweep: Sweep, executor: Executor) -> str:
-    """The cells of a sweep and what they add up to, in words.
+def dry_run(sweep: Sweep, cells: Sequence[PlannedCell], missing: Sequence[int], executor: Executor) -> str:
+    """The cells of a sweep and what is to be computed of them, in words.
 
-    Raises:
-        InputError: the sweep cannot be built.
+    Args:
+        sweep: which.
+        cells: of it, built.
+        missing: seeds of each cell that its folder does not hold.
+        executor: who would compute.
     """
-    cells = plan(sweep, numerics_of(sweep, executor.kind), executor.platform)
-    programs = len({cell.program for cell in cells})
-    pulls = sweep.seeds * sum(cell.horizon for cell in cells)
+    left = [(cell, seeds) for cell, seeds in zip(cells, missing, strict=True) if seeds]
+    programs = len({cell.program for cell, _ in left})
+    pulls = sum(seeds * cell.horizon for cell, seeds in left)
     size = sweep.seeds * _BYTES_PER_ROW * sum(len(cell.rounds) for cell in cells)
-    running = sweep.seeds * sum(seed_seconds(cell.entry) for cell in cells)
+    running = sum(seeds * seed_seconds(cell.entry) for cell, seeds in left)
     seconds = (running / executor.lanes + COMPILE_SECONDS * programs) / executor.workers
     width = max(len(cell.title) for cell in cells)
     lines = [f"{cell.title:{width}s}  T={cell.horizon}" for cell in cells]
     lines += [
         "",
-        f"cells        {len(cells)}",
+        f"cells        {len(left)} of {len(cells)} to compute",
         f"compiles     {programs}",
         f"seed-pulls   {pulls:,} ({sweep.seeds} seeds)",
         f"results      {_bytes(size)}",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linbet_jax.storage.results import MANIFEST, RunFolderError, in_use, read_json
+from linbet_jax.storage.results import MANIFEST, RunFolderError, in_use, sweep_manifest
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.journal import Journey
-from linbet_jax.sweep.store import Store, read_notes
+from linbet_jax.sweep.store import CellFileError, Store, read_notes
 
 __all__ = ["Status", "listed_cells", "status"]
 
@@ -30,9 +30,11 @@ class Status:
         done: finished cells.
         failed: title and error of cells that raised when they were last tried.
         in_progress: titles of cells that are being computed now; empty when nothing runs.
-        to_do: cells that are neither finished nor failed.
+        to_do: cells that are neither finished nor failed; damaged ones among them.
         seconds_left: estimated from this sweep's own pace; None when there is nothing to go by.
         unhealthy: title and number of seeds that met something non-finite, of finished cells that have such.
+        damaged: title of cells whose file cannot be used, and why.
+        carry_on: the command that computes what is missing, as it was typed last; empty where the folder does not say.
     """
 
     folder: str
@@ -45,11 +47,13 @@ class Status:
     to_do: int
     seconds_left: float | None
     unhealthy: Mapping[str, int]
+    damaged: Mapping[str, str]
+    carry_on: str
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing has failed and no seed is unhealthy."""
-        return not self.failed and not self.unhealthy
+        """Whether nothing has failed, nothing is damaged and no seed is unhealthy."""
+        return not (self.failed or self.damaged or self.unhealthy)
 
 
 def status(folder: Path | str) -> Status:
@@ -59,15 +63,10 @@ def status(folder: Path | str) -> Status:
         RunFolderError: there is no sweep in it.
     """
     place = Path(folder)
-    if not (place / MANIFEST).exists():
-        raise RunFolderError(f"{place} holds no sweep: it has no {MANIFEST}")
-    manifest = read_json(place / MANIFEST)
-    config = manifest.get("config") if isinstance(manifest, dict) else None
-    if not isinstance(config, dict) or config.get("kind") != "sweep":
-        raise RunFolderError(f"{place} holds no sweep")
+    manifest = sweep_manifest(place)
     entries = listed_cells(place / MANIFEST, manifest)
     titles = {entry["id"]: entry.get("title", f"{entry['set']}/{entry['policy']}") for entry in entries}
-    unhealthy = _finished(Store(place), entries)
+    unhealthy, damaged = _finished(Store(place), entries)
     events = journal.read(place)
     begun = max((n for n, event in enumerate(events) if event["event"] == "begun"), default=len(events))
     journeys = journal.journeys(events)
@@ -91,7 +90,18 @@ def status(folder: Path | str) -> Status:
         to_do=len(waiting),
         seconds_left=_seconds_left(entries, waiting, journeys, events[begun:]),
         unhealthy={titles[cell]: count for cell, count in unhealthy.items() if count},
+        damaged={titles[cell]: reason for cell, reason in damaged.items()},
+        carry_on=_command(place, manifest),
     )
+
+
+def _command(place: Path, manifest: Mapping[str, Any]) -> str:
+    """The command that carries on, from the manifest of the run that was last in the folder."""
+    file, overrides = manifest.get("file"), manifest.get("overrides") or []
+    if not isinstance(file, str) or not isinstance(overrides, list):
+        return ""
+    words = ["linbet", "sweep", file, "--out", str(place), *(w for given in overrides for w in ("--set", str(given)))]
+    return shlex.join(words)
 
 
 def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -113,15 +123,19 @@ def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]
     return cells
 
 
-def _finished(store: Store, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Unhealthy seeds of every finished cell: one whose file says that it holds all the seeds."""
-    unhealthy = {}
+def _finished(store: Store, entries: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], dict[str, str]]:
+    """Unhealthy seeds of every finished cell, whose file says that it holds all the seeds; why files cannot be used."""
+    unhealthy, damaged = {}, {}
     for entry in entries:
-        with contextlib.suppress(RunFolderError):  # not there, or broken
+        try:
             notes = read_notes(store.cell_path(entry["id"]), entry["id"])
-            if notes["seeds"][1] >= entry["seeds"]:
-                unhealthy[entry["id"]] = int(notes["unhealthy"])
-    return unhealthy
+        except CellFileError as error:
+            if error.state != "missing":
+                damaged[entry["id"]] = str(error)
+            continue
+        if notes["seeds"][1] >= entry["seeds"]:
+            unhealthy[entry["id"]] = int(notes["unhealthy"])
+    return unhealthy, damaged
 
 
 def _program(entry: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from linbet_jax.errors import InputError
 
@@ -37,11 +37,13 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
 
-_Whole = Annotated[int, Field(ge=1, le=2 * 10**9)]
+# TOML writes 1e4 as a float: where a count is asked it is the whole number that it says.
+_Int: TypeAlias = Annotated[int, BeforeValidator(lambda n: int(n) if type(n) is float and n.is_integer() else n)]
+_Whole = Annotated[_Int, Field(ge=1, le=2 * 10**9)]
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Epsilon = Annotated[float, Field(gt=0, le=1)]
-_Seed = Annotated[int, Field(ge=0, le=2**32 - 2)]
+_Seed = Annotated[_Int, Field(ge=0, le=2**32 - 2)]
 
 _LISTS = ", or a list of such"
 _WHOLE = "a whole number, 1 to 2000000000" + _LISTS
@@ -116,9 +118,9 @@ class Document(_Strict):
     """The whole file."""
 
     name: str = Field("", description="free text; it is part of no identity")
-    seeds: Annotated[int, Field(ge=1, le=2**32)] = Field(64, description="a whole number of replications, at least 1")
-    key: Annotated[int, Field(ge=0, lt=2**32)] = Field(0, description="a whole number, 0 to 4294967295")
-    records: Annotated[int, Field(ge=1, le=10**6)] | None = Field(
+    seeds: Annotated[_Int, Field(ge=1, le=2**32)] = Field(64, description="a whole number of replications, at least 1")
+    key: Annotated[_Int, Field(ge=0, lt=2**32)] = Field(0, description="a whole number, 0 to 4294967295")
+    records: Annotated[_Int, Field(ge=1, le=10**6)] | None = Field(
         None, description="a whole number of records, 1 to 1000000"
     )
     record_at: Annotated[list[_Whole], Field(min_length=1)] | None = Field(
@@ -126,7 +128,7 @@ class Document(_Strict):
     )
     dtype: Literal["float64", "float32"] = Field("float64", description="'float64' or 'float32'")
     device: Literal["auto", "cpu", "gpu"] = Field("auto", description="'auto', 'cpu' or 'gpu'")
-    block_size: Annotated[int, Field(ge=1, le=65536)] | None = Field(
+    block_size: Annotated[_Int, Field(ge=1, le=65536)] | None = Field(
         None, description="a whole number of seeds, 1 to 65536 (64 at most on CPU)"
     )
     horizon: _Many[_Whole] | None = Field(None, description=_WHOLE)

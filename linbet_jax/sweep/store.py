@@ -180,6 +180,23 @@ class Store:
         """Removes the parts of a cell that is whole."""
         shutil.rmtree(self.parts_path(cell), ignore_errors=True)
 
+    def drop(self, cell: str) -> None:
+        """Removes a cell, its parts too."""
+        self.cell_path(cell).unlink(missing_ok=True)
+        self.drop_parts(cell)
+
+    def held_seeds(self, cell: str) -> int:
+        """How many seeds of a cell its files say that they hold, whole or in parts; no row is read."""
+        ranges = []
+        for path in (self.cell_path(cell), *self.parts_path(cell).glob("*.parquet")):
+            with contextlib.suppress(RunFolderError):  # not there, or damaged: to be computed
+                ranges.append(read_notes(path, cell)["seeds"])
+        held = reached = 0
+        for first, count in sorted(ranges):
+            held += max(0, first + count - max(first, reached))
+            reached = max(reached, first + count)
+        return held
+
     def write_columns(self, cell: str, columns: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> Path:
         """Keeps a cell of numbers in columns of one length, with what else is to be known of it (JSON-like)."""
         path = self.cell_path(cell)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from linbet_jax.errors import InputError, named
 from linbet_jax.statistics import regret
-from linbet_jax.storage.results import MANIFEST, RunFolderError, read_json
+from linbet_jax.storage.results import MANIFEST, RunFolderError, sweep_manifest
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.journal import Journey
 from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
@@ -460,10 +460,9 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
         RunFolderError: the folder is not there or is not a sweep's.
     """
     path = Path(folder).resolve()  # a later change of the working folder changes nothing
-    manifest = read_json(path / MANIFEST)
-    config = manifest.get("config") if isinstance(manifest, dict) else None
-    if not isinstance(config, dict) or config.get("kind") != "sweep" or not isinstance(manifest.get("cells"), list):
-        raise RunFolderError(f"{path / MANIFEST} is not the manifest of a sweep")
+    manifest = sweep_manifest(path)
+    if not isinstance(manifest.get("cells"), list):
+        raise RunFolderError(f"{path / MANIFEST} lists no cells")
     journeys = journal.journeys(journal.read(path))
     try:
         cells = [_cell(path, entry, journeys) for entry in manifest["cells"]]

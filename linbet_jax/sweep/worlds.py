@@ -79,7 +79,9 @@ def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
 @functools.cache
 def _laws() -> dict[str, Any]:
     exported = {name: getattr(noise, name) for name in noise.__all__}
-    return {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
+    # Of numbers alone: a list in a sweep file multiplies the grid, so that it holds no mixture.
+    plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
+    return {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
 
 
 def _law(values: Any, where: str) -> Any:
