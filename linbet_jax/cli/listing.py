@@ -21,6 +21,7 @@ OPTIONS = {
     "raw_moment_bound": "b, bound of E|payoff|^(1 + epsilon); the bandit's by default",
     "central_moment_bound": "c, bound of E|payoff - mean|^(1 + epsilon); the bandit's by default",
     "theta_norm": "S, bound of ||theta*||; the bandit's by default",
+    "arm_norm": "D, bound of ||x||; the bandit's by default",
     "noise_scale": "R, the sub-Gaussian scale; the noise's standard deviation by default, 1 where that is infinite",
     "radius": "'valid', which the proofs give, or 'paper', as printed",
     "scaled": "whether the level is multiplied by b^(1/(1 + epsilon)); with radius='valid' alone",
@@ -29,6 +30,10 @@ OPTIONS = {
     "method": "'pruned', exact in linear time, or 'full', the pass over the whole history",
     "root": "the root of V^-1: 'symmetric' (the paper) or 'cholesky'",
     "epochs": "M: the history is truncated anew M times only (Remark 3); at every pull by default",
+    "no_cap": "whether the smallest ridge at which no arm's weight is capped stands in for `ridge`, where there is one",
+    "clip_scale": "s, multiplies how far one payoff moves the estimate; the radius stays valid",
+    "assume_symmetric": "whether to play where the noise is not known to be symmetric",
+    "quantile": "R, with P(|noise| > R) of at most 1/4; (4 c)^(1/(1 + epsilon)) by default",
     "capacity": "slots for doubtful payoffs; a replication that needs more is repeated with more",
 }
 
