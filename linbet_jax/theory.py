@@ -20,10 +20,12 @@ References:
         NeurIPS 2018.
     Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
     Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. NeurIPS 2011.
+    Tajdini et al. Linear bandits with heavy-tailed rewards, by moment-based experimental design. 2025.
 """
 
 from __future__ import annotations
 
+import fractions
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -102,19 +104,19 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = ("menu", "tofu", "mom", "crt", "oful")  # the policies with a regret bound
+BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "gopt_elim")  # the policies with a regret bound
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU and the lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL,
-    whose noise must be sub-Gaussian.
+    1/(1+eps) for MENU, TOFU, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
+    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    if policy in ("menu", "tofu", "lower-bound"):
+    if policy in ("menu", "tofu", "gopt_elim", "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -122,7 +124,8 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
         return 1 / 2 + 1 / (2 * (1 + epsilon))
     if policy == "oful":
         return 1 / 2 + 0 * epsilon
-    raise ValueError(f"policy={policy!r}: bounds are known of 'menu', 'tofu', 'mom', 'crt', 'oful' and 'lower-bound'")
+    known = ", ".join(map(repr, BOUNDED))
+    raise ValueError(f"policy={policy!r}: bounds are known of {known} and 'lower-bound'")
 
 
 # MENU (Algorithm 1)
@@ -520,6 +523,63 @@ def oful_regret_bound(
         log_det_ratio=log_det_ratio, delta=delta, noise_scale=noise_scale, ridge=ridge, theta_norm=theta_norm
     )
     return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
+
+
+# G-optimal elimination (the family of Tajdini et al. 2025; the constants are derived here)
+
+
+def median_copies(failure: float) -> int:
+    """The smallest odd k with P(Bin(k, 1/4) >= (k + 1)/2) <= failure, in exact arithmetic.
+
+    A median of k independent copies, each of which leaves a band with probability at most 1/4, leaves it no more often.
+    """
+    copies = 1
+    while True:
+        tail = sum(math.comb(copies, j) * 3 ** (copies - j) for j in range((copies + 1) // 2, copies + 1))
+        if fractions.Fraction(tail, 4**copies) <= fractions.Fraction(failure):
+            return copies
+        copies += 2
+
+
+class EliminationPhase(NamedTuple):
+    """A phase of G-optimal elimination.
+
+    Attributes:
+        rows: n_l, rows of its design.
+        copies: k_l, pulls of each row; 1 where the estimator takes single payoffs.
+    """
+
+    rows: int
+    copies: int
+
+
+def elimination_failure(phase: Number, *, num_arms: int, delta: Number) -> Number:
+    """dl = delta/(K l (l+1)), one arm's share of delta in phase l = 1, 2, ...; the shares of all phases sum to delta."""
+    return delta / (num_arms * phase * (phase + 1))
+
+
+def elimination_phases(
+    horizon: int, *, dim: int, num_arms: int, delta: float, medians: bool = False
+) -> tuple[EliminationPhase, ...]:
+    """Every phase that fits whole into T pulls: n_l = 2d 2^{l-1} rows, each pulled once, or k_l times with ``medians``.
+
+    Raises:
+        ValueError: if not even the first phase fits; the message names the smallest T.
+    """
+    phases: list[EliminationPhase] = []
+    used = 0
+    while True:
+        number = len(phases) + 1
+        failure = elimination_failure(number, num_arms=num_arms, delta=delta)
+        phase = EliminationPhase(2 * dim * 2 ** (number - 1), median_copies(failure) if medians else 1)
+        used += phase.rows * phase.copies
+        if used > horizon:
+            break
+        phases.append(phase)
+    if not phases:
+        reason = f"2 d rows of {phase.copies} pulls each" if medians else "2 d"
+        raise ValueError(f"horizon={horizon}: the first phase of G-optimal elimination needs T >= {used} ({reason})")
+    return tuple(phases)
 
 
 # The lower bound (Theorem 1)

@@ -6,6 +6,7 @@ from linbet_jax.policies.menu import MenuParams, menu
 from linbet_jax.policies.tofu import TofuParams, tofu
 from linbet_jax.policies.medina_yang import CrtParams, MomParams, crt, mom
 from linbet_jax.policies.oful import OfulParams, oful
+from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -33,6 +34,7 @@ __all__ = [
     "Design",
     "Entry",
     "FixedSet",
+    "GoptElimParams",
     "GreedyParams",
     "MenuParams",
     "MomParams",
@@ -45,6 +47,7 @@ __all__ = [
     "crt",
     "design_of",
     "entry",
+    "gopt_elim",
     "greedy",
     "make_policy",
     "menu",
