@@ -22,9 +22,9 @@ from linbet_jax.kernels.fixed_design import (
     catoni_scale,
     catoni_width,
     greedy_design,
-    spread_of,
+    power,
 )
-from linbet_jax.kernels.gram import compensated, dot
+from linbet_jax.kernels.gram import combined, compensated, dot, summed, sweep_inverse
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms
@@ -32,6 +32,9 @@ from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 
 FAR = {"float32": 1e15, "float64": 1e100}  # |z| beyond which psi(z) is p ln|z| - ln p; |z|^p is still finite there
+
+
+MOST = {"float32": 1e30, "float64": 1e300}  # a payoff further from its reference counts as this: no sum becomes NaN
 
 
 class GoptElimParams(NamedTuple):
@@ -59,163 +62,141 @@ class GoptElimParams(NamedTuple):
 
 
 class GoptElimState(NamedTuple):
-    """State of G-optimal elimination: memory O(K^2 + d^2), with medians also O(d k); independent of T.
+    """State of G-optimal elimination: memory O(K d), with medians also O(d k); independent of T.
 
     Attributes:
         pulls: [] int32, t. The same in every replication: under ``vmap`` it stays one number, and what happens at the
             end of a phase alone is computed there alone.
         active: [K] bool, the arms still in play.
-        left: [K] int32, pulls of each arm that this phase still owes.
+        until: [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. After the last
+            phase how many survivors there are up to each arm.
         counts: [K] int32, n_x, rows of this phase's design.
-        inverse: [d, d], A^-1 of this phase's design.
+        images: [d, K], A^-1 X^T of this phase's design: a pull of x counts U[a, x] = <a, A^-1 x> for arm a.
         references: [K], r_x.
-        offset: [K], sum_x n_x U[a, x] r_x of every arm a, with U = X A^-1 X^T.
+        offset: [K], sum_x n_x U[a, x] r_x of every arm a.
         widths: [K], e_a, literal.
         tally: what the estimator keeps of this phase's payoffs.
-        best: [] int32, the arm that looked best when the last phase ended.
-        center: [d], the ridge estimate of theta* that fits the arms' estimates r_a of the last whole phase; 0 before.
+        best: [] int32, the arm that looked best when the last phase ended; -1 if its estimates were not finite.
+        values: [K], r_a of the last whole phase; 0 before.
+        fitted: [K] int32, rows of the design that these came from.
     """
 
     pulls: jax.Array
     active: jax.Array
-    left: jax.Array
+    until: jax.Array
     counts: jax.Array
-    inverse: jax.Array
+    images: jax.Array
     references: jax.Array
     offset: jax.Array
     widths: jax.Array
     tally: Any
     best: jax.Array
-    center: jax.Array
+    values: jax.Array
+    fitted: jax.Array
 
 
 class _Pull(NamedTuple):
     """One payoff as the estimators take it."""
 
-    index: jax.Array  # [] int32
-    feature: jax.Array  # [d]
+    feature: jax.Array  # [d], x
     deviation: jax.Array  # [], y - r_x
+    images: jax.Array  # [d, K], A^-1 X^T
     copy: jax.Array  # [] int32, which pull of its row it is
+
+    @property
+    def products(self) -> jax.Array:
+        """U[a, x] (y - r_x) of every arm a, [K]."""
+        return combined(self.images, self.feature * self.deviation)
 
 
 class _Estimator(NamedTuple):
     """A way to estimate <a, theta*> of all K arms from a phase's payoffs, one payoff at a time.
 
     Attributes:
-        begin: ``(weights U [K, K], spread M [K], log_term L [], epsilon) -> tally``.
+        begin: ``(spread M [K], log_term L [], epsilon) -> tally``.
         width: ``(spread M [K], log_term L [], epsilon) -> [K]``, the noise term of e_a.
-        add: ``(tally, pull, epsilon) -> tally``, O(K) or O(d).
-        end: ``(tally, images A^-1 X^T [d, K], copies k_l []) -> [K]``, estimates of sum U (y - r).
-        watch: ``(tally) -> array`` that is finite while the tally is.
+        add: ``(tally, pull, epsilon) -> tally``.
+        end: ``(tally, images [d, K], copies k_l []) -> [K]``, estimates of sum U (y - r).
         centred: whether references help: they replace b by about c.
     """
 
-    begin: Callable[[jax.Array, jax.Array, jax.Array, Any], Any]
+    begin: Callable[[jax.Array, jax.Array, Any], Any]
     width: Callable[[jax.Array, jax.Array, Any], jax.Array]
     add: Callable[[Any, _Pull, Any], Any]
     end: Callable[[Any, jax.Array, jax.Array], jax.Array]
-    watch: Callable[[Any], jax.Array]
     centred: bool
 
 
-class CatoniTally(NamedTuple):
-    """Sums of psi(z) for z = s_a U[a, x] (y - r_x).
+class SumTally(NamedTuple):
+    """What Catoni's and the truncated estimate keep.
 
     Attributes:
-        weights: [K, K], row x: s_a U[a, x] of every arm a, over ``unit``.
-        powers: [K, K], |weights|^p / p: no pull raises K numbers to a power.
-        unit: [], the largest of the s_a |U[a, x]|.
-        scale: [K], s_a.
-        total: [K], a compensated sum, with ``lost``.
-        lost: [K].
+        limit: [K], Catoni's scale s_a, or the level H_a of truncation.
+        total: [K], the sum of psi(s_a U[a, x] (y - r_x)), or of the U[a, x] (y - r_x) within the level; compensated.
+        lost: [K], what rounding has kept out of it so far.
     """
 
-    weights: jax.Array
-    powers: jax.Array
-    unit: jax.Array
-    scale: jax.Array
+    limit: jax.Array
     total: jax.Array
     lost: jax.Array
+
+    def plus(self, terms: jax.Array) -> SumTally:
+        """One more term of every arm."""
+        return SumTally(self.limit, *compensated(self.total, self.lost, terms))
 
 
 def _catoni() -> _Estimator:
-    def begin(weights: jax.Array, spread: jax.Array, log_term: jax.Array, epsilon: Any) -> CatoniTally:
-        scale = catoni_scale(spread, log_term, epsilon)
-        scaled = weights * scale
-        largest = jnp.max(jnp.abs(scaled))
-        unit = jnp.where(largest > 0, largest, 1)
-        scaled = scaled / unit
-        zeros = jnp.zeros_like(scale)
-        return CatoniTally(scaled, jnp.abs(scaled) ** (1 + epsilon) / (1 + epsilon), unit, scale, zeros, zeros)
+    def begin(spread: jax.Array, log_term: jax.Array, epsilon: Any) -> SumTally:
+        return SumTally(catoni_scale(spread, log_term, epsilon), jnp.zeros_like(spread), jnp.zeros_like(spread))
 
-    def add(tally: CatoniTally, pull: _Pull, epsilon: Any) -> CatoniTally:
+    def add(tally: SumTally, pull: _Pull, epsilon: Any) -> SumTally:
         p, far = 1 + epsilon, FAR[str(tally.total.dtype)]
-        size = tally.unit * jnp.abs(pull.deviation)
-        near, beyond = jnp.minimum(size, far), p * jnp.log(jnp.maximum(size, far) / far)
-        row = tally.weights[pull.index]
-        influence = jnp.log(1 + jnp.abs(row) * near + tally.powers[pull.index] * near**p)  # ln(1 + |z| + |z|^p / p)
-        influence = influence + jnp.where(row != 0, beyond, 0)
-        signed = jnp.sign(row) * jnp.sign(pull.deviation) * influence
-        total, lost = compensated(tally.total, tally.lost, signed)
-        return tally._replace(total=total, lost=lost)
+        scaled = tally.limit * pull.products
+        z = jnp.abs(scaled)
+        near = jnp.minimum(z, far)
+        beyond = z > far  # psi(z) is p ln z - ln p there: one logarithm serves both
+        influence = jnp.log(jnp.where(beyond, z, 1 + near + power(near, p) / p))
+        return tally.plus(jnp.sign(scaled) * jnp.where(beyond, p * influence - jnp.log(p), influence))
 
-    def end(tally: CatoniTally, images: jax.Array, copies: jax.Array) -> jax.Array:
-        return tally.total / jnp.where(tally.scale > 0, tally.scale, 1)
+    def end(tally: SumTally, images: jax.Array, copies: jax.Array) -> jax.Array:
+        return tally.total / jnp.where(tally.limit > 0, tally.limit, 1)
 
-    return _Estimator(begin, catoni_width, add, end, lambda tally: tally.total, centred=True)
-
-
-class BtcTally(NamedTuple):
-    """Sums of U[a, x] (y - r_x) that are not beyond the level.
-
-    Attributes:
-        weights: [K, K], U.
-        level: [K], H_a.
-        total: [K], a compensated sum, with ``lost``.
-        lost: [K].
-    """
-
-    weights: jax.Array
-    level: jax.Array
-    total: jax.Array
-    lost: jax.Array
+    return _Estimator(begin, catoni_width, add, end, centred=True)
 
 
 def _btc() -> _Estimator:
-    def begin(weights: jax.Array, spread: jax.Array, log_term: jax.Array, epsilon: Any) -> BtcTally:
-        zeros = jnp.zeros_like(spread)
-        return BtcTally(weights, btc_level(spread, log_term, epsilon), zeros, zeros)
+    def begin(spread: jax.Array, log_term: jax.Array, epsilon: Any) -> SumTally:
+        return SumTally(btc_level(spread, log_term, epsilon), jnp.zeros_like(spread), jnp.zeros_like(spread))
 
-    def add(tally: BtcTally, pull: _Pull, epsilon: Any) -> BtcTally:
-        product = tally.weights[pull.index] * pull.deviation
-        kept = jnp.where(jnp.abs(product) <= tally.level, product, 0)
-        total, lost = compensated(tally.total, tally.lost, kept)
-        return tally._replace(total=total, lost=lost)
+    def add(tally: SumTally, pull: _Pull, epsilon: Any) -> SumTally:
+        products = pull.products
+        return tally.plus(jnp.where(jnp.abs(products) <= tally.limit, products, 0))
 
-    return _Estimator(
-        begin, btc_width, add, lambda tally, images, copies: tally.total, lambda tally: tally.total, centred=True
-    )
+    def end(tally: SumTally, images: jax.Array, copies: jax.Array) -> jax.Array:
+        return tally.total
+
+    return _Estimator(begin, btc_width, add, end, centred=True)
 
 
 def _bmm(dim: int, most_copies: int) -> _Estimator:
     """The tally is [k, d]: sum x y of every copy."""
 
-    def begin(weights: jax.Array, spread: jax.Array, log_term: jax.Array, epsilon: Any) -> jax.Array:
-        return jnp.zeros((most_copies, dim), weights.dtype)
+    def begin(spread: jax.Array, log_term: jax.Array, epsilon: Any) -> jax.Array:
+        return jnp.zeros((most_copies, dim), spread.dtype)
+
+    def width(spread: jax.Array, log_term: jax.Array, epsilon: Any) -> jax.Array:
+        return bmm_width(spread, epsilon)
 
     def add(tally: jax.Array, pull: _Pull, epsilon: Any) -> jax.Array:
-        term = jnp.where(pull.feature == 0, 0, pull.feature * pull.deviation)
-        moments = jax.lax.dynamic_index_in_dim(tally, pull.copy, keepdims=False) + term
+        moments = jax.lax.dynamic_index_in_dim(tally, pull.copy, keepdims=False) + pull.feature * pull.deviation
         return jax.lax.dynamic_update_index_in_dim(tally, moments, pull.copy, 0)
 
     def end(tally: jax.Array, images: jax.Array, copies: jax.Array) -> jax.Array:
         used = jnp.arange(most_copies)[:, None] < copies
-        ordered = jnp.sort(jnp.where(used, dot(tally, images), jnp.inf), axis=0)
+        ordered = jnp.sort(jnp.where(used, summed(tally, images), jnp.inf), axis=0)
         return jax.lax.dynamic_index_in_dim(ordered, copies // 2, keepdims=False)  # k is odd
 
-    return _Estimator(
-        begin, lambda spread, log_term, epsilon: bmm_width(spread, epsilon), add, end, lambda tally: tally, centred=False
-    )
+    return _Estimator(begin, width, add, end, centred=False)
 
 
 @functools.lru_cache(maxsize=256)
@@ -254,6 +235,10 @@ def gopt_elim(
         """Number of the phase that the next pull belongs to, from 0; the number of phases when all are over."""
         return jnp.sum(pulls >= jnp.asarray(ends, jnp.int32))
 
+    def begun(number: jax.Array) -> jax.Array:
+        """Pulls before a phase."""
+        return jnp.asarray((0, *ends), jnp.int32)[number]
+
     def begin(
         number: jax.Array, state: GoptElimState | None, arms: jax.Array, params: GoptElimParams, **news: Any
     ) -> Any:
@@ -263,19 +248,28 @@ def gopt_elim(
             jnp.asarray([*(phase[part] for phase in phases), 0], jnp.int32)[number] for part in (0, 1)
         )  # none after the last phase
         counts, inverse, squared = greedy_design(arms, rows, params.ridge, active)
-        weights = dot(dot(arms, inverse), arms.T)  # U [K, K]
-        rows_of = counts.astype(arms.dtype)
+        images = summed(inverse, arms.T)
+        rows_of, p = counts.astype(arms.dtype), 1 + params.epsilon
+
+        def one(index: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            """The rows of one arm x in M^p and in sum U r; K x K numbers at once would be too many for many arms."""
+            weights = combined(images, arms[index])
+            powers = jnp.abs(weights) ** p * (rows_of[index] * moments[index])
+            return sums[0] + powers, sums[1] + weights * (rows_of[index] * references[index])
+
+        zeros = jnp.zeros_like(rows_of)
+        powers, offset = jax.lax.fori_loop(0, arms.shape[0], one, (zeros, zeros))
+        spread = powers ** (1 / p)
         failure = theory.elimination_failure(number + 1, num_arms=arms.shape[0], delta=params.delta)
         log_term = jnp.log(2 / failure)
-        spread = spread_of(weights, rows_of * moments, params.epsilon)
         bias = theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * jnp.sqrt(squared)
         changed: dict[str, Any] = {
-            "left": counts * copies,
+            "until": jnp.cumsum(jnp.where(rows > 0, counts * copies, active), dtype=jnp.int32),
             "counts": counts,
-            "inverse": inverse,
-            "offset": dot(weights, rows_of * references),
+            "images": images,
+            "offset": offset,
             "widths": robust.width(spread, log_term, params.epsilon) + bias,
-            "tally": robust.begin(weights, spread, log_term, params.epsilon),
+            "tally": robust.begin(spread, log_term, params.epsilon),
             **news,
         }
         return GoptElimState(**changed) if state is None else state._replace(**changed)
@@ -295,17 +289,19 @@ def gopt_elim(
             references=zeros,
             moments=zeros + first,
             best=jnp.zeros((), jnp.int32),
-            center=jnp.zeros(dim, arms.dtype),
+            values=zeros,
+            fitted=jnp.zeros(arms.shape[0], jnp.int32),
         )
 
     def select(key: jax.Array, state: GoptElimState, arms: jax.Array, params: GoptElimParams) -> jax.Array:
-        owed = state.left > 0
+        ahead = state.pulls < ends[-1]
+        place = state.pulls - begun(running(state.pulls))
         if leftover == "uniform":
-            chosen = jax.random.randint(key, (), 0, jnp.sum(state.active, dtype=jnp.int32), jnp.int32)
-            other = jnp.argmax(jnp.cumsum(state.active) > chosen).astype(jnp.int32)
-        else:
-            other = state.best
-        return jnp.where(jnp.any(owed), jnp.argmax(owed).astype(jnp.int32), other)
+            survivors = state.until[-1].astype(arms.dtype)
+            drawn = (jax.random.uniform(key, (), arms.dtype) * survivors).astype(jnp.int32)
+            place = jnp.where(ahead, place, jnp.minimum(drawn, state.until[-1] - 1))
+        index = jnp.sum(state.until <= place, dtype=jnp.int32)
+        return index if leftover == "uniform" else jnp.where(ahead, index, state.best)
 
     def references_of(values: jax.Array, widths: jax.Array, params: GoptElimParams) -> tuple[jax.Array, jax.Array]:
         """For the next phase r_x and m_x = (nu + e_x)^p, where that is below b; else 0 and b."""
@@ -320,9 +316,8 @@ def gopt_elim(
     def end(state: GoptElimState, arms: jax.Array, params: GoptElimParams) -> GoptElimState:
         """The phase's estimates, who survives, and the next phase."""
         number = running(state.pulls)  # of the next one
-        images = dot(state.inverse, arms.T)
         copies = jnp.asarray([phase.copies for phase in phases], jnp.int32)[number - 1]
-        values = robust.end(state.tally, images, copies) + state.offset  # r_a
+        values = robust.end(state.tally, state.images, copies) + state.offset  # r_a
         widths = params.radius_scale * state.widths
         bar = jnp.max(jnp.where(state.active, values - widths, -jnp.inf))
         tolerance = TIE_TOLERANCE[str(values.dtype)] * jnp.where(jnp.isfinite(bar), jnp.abs(bar), 0)
@@ -330,6 +325,7 @@ def gopt_elim(
         active = jnp.where(jnp.any(survives), survives, state.active)  # only NaN leaves nobody
         references, moments = references_of(values, state.widths, params)
         best = argmax_index(jnp.where(active, values, -jnp.inf), jnp.zeros_like(values), jnp.zeros((), values.dtype))
+        best = jnp.where(jnp.all(jnp.isfinite(values)), best, -1)
         return begin(
             number,
             state,
@@ -339,47 +335,44 @@ def gopt_elim(
             references=references,
             moments=moments,
             best=best,
-            center=dot(images, state.counts.astype(values.dtype) * values),
+            values=values,
+            fitted=state.counts,
         )
-
-    def play(
-        state: GoptElimState, arms: jax.Array, index: jax.Array, payoff: jax.Array, params: GoptElimParams
-    ) -> GoptElimState:
-        """A pull of a phase."""
-        number = running(state.pulls)
-        begun = jnp.asarray((0, *ends), jnp.int32)[number]
-        copies = jnp.asarray([*(phase.copies for phase in phases), 1], jnp.int32)[number]
-        pull = _Pull(index, arms[index], payoff - state.references[index], (state.pulls - begun) % copies)
-        played = state._replace(
-            pulls=state.pulls + 1,
-            left=state.left - (jnp.arange(arms.shape[0]) == index),
-            tally=robust.add(state.tally, pull, params.epsilon),
-        )
-        ended = jnp.any(played.pulls == jnp.asarray(ends, jnp.int32))
-        return jax.lax.cond(ended, lambda state: end(state, arms, params), lambda state: state, played)
 
     def update(
         state: GoptElimState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: GoptElimParams
     ) -> GoptElimState:
-        return jax.lax.cond(
-            state.pulls < ends[-1],
-            lambda state: play(state, arms, index, payoffs[0], params),
-            lambda state: state._replace(pulls=state.pulls + 1),
-            state,
+        number = running(state.pulls)
+        copies = jnp.asarray([*(phase.copies for phase in phases), 1], jnp.int32)[number]
+        most = MOST[str(arms.dtype)]
+        deviation = jnp.clip(payoffs[0] - state.references[index], -most, most)
+        pull = _Pull(arms[index], deviation, state.images, (state.pulls - begun(number)) % copies)
+        played = state._replace(
+            pulls=state.pulls + 1,
+            tally=jax.lax.cond(
+                state.pulls < ends[-1],
+                lambda tally: robust.add(tally, pull, params.epsilon),
+                lambda tally: tally,
+                state.tally,
+            ),
         )
+        ended = jnp.any(played.pulls == jnp.asarray(ends, jnp.int32))
+        return jax.lax.cond(ended, lambda state: end(state, arms, params), lambda state: state, played)
 
-    def check(params: GoptElimParams) -> None:
-        check_params(params)
-        # The number of arms is not among the parameters; it enters the schedule beside delta alone, through k_l.
+    def region(state: GoptElimState, arms: Arms, params: GoptElimParams) -> Region:
+        """The ridge estimate that fits the r_a of the arms in the last whole phase's design; its radius is unknown."""
+        rows = state.fitted.astype(arms.dtype)
+        gram = params.ridge * jnp.eye(dim, dtype=arms.dtype) + dot(arms.T, arms * rows[:, None])
+        return Region(dot(sweep_inverse(gram)[0], dot(arms.T, rows * state.values)))
 
     return Policy(
         name="gopt_elim",
         init=init,
         select=select,
         update=update,
-        region=lambda state, arms, params: Region(state.center),
-        finite=lambda state: jnp.isfinite(jnp.sum(robust.watch(state.tally)) + jnp.sum(state.widths)),
-        about=About(check=check),
+        region=region,
+        finite=lambda state: state.best >= 0,
+        about=About(check=check_params),
     )
 
 
@@ -409,13 +402,22 @@ def make_gopt_elim(
             "bandit: gopt_elim plans the pulls of a whole phase ahead, so it needs one decision set for all pulls;"
             " this bandit's changes from pull to pull"
         )
-    phases = theory.elimination_phases(
-        setup.horizon,
+    schedule = functools.partial(
+        theory.elimination_phases,
         dim=setup.bandit.dim,
         num_arms=setup.bandit.num_arms,
-        delta=setup.delta,
         medians=estimator == "bmm",
     )
+    phases = schedule(setup.horizon, delta=setup.delta)
+
+    def check(params: GoptElimParams) -> None:
+        check_params(params)
+        if schedule(int(params.horizon), delta=params.delta) != phases:
+            raise ValueError(
+                f"delta={params.delta}, horizon={params.horizon:.0f}: they need other phases than this gopt_elim was"
+                " made for; make_policy again instead of replacing these parameters"
+            )
+
     policy = gopt_elim(setup.bandit.dim, phases, estimator=estimator, leftover=leftover)
     params = GoptElimParams(
         ridge=setup.ridge,
@@ -427,5 +429,6 @@ def make_gopt_elim(
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
     )
-    facts = (("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows), ("k", phases[-1].copies))
-    return policy.with_notes(facts=facts), params
+    facts = (("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows))
+    facts += (("k", phases[-1].copies),) if estimator == "bmm" else ()
+    return policy._replace(about=About(check=check, facts=facts)), params
