@@ -20,7 +20,7 @@ References:
         NeurIPS 2018.
     Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
     Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. NeurIPS 2011.
-    Tajdini et al. Linear bandits with heavy-tailed rewards, by moment-based experimental design. 2025.
+    Tajdini, Scarlett, Jamieson. Improved regret bounds for linear bandits with heavy-tailed rewards. NeurIPS 2025.
 """
 
 from __future__ import annotations
@@ -525,7 +525,7 @@ def oful_regret_bound(
     return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
 
 
-# G-optimal elimination (the family of Tajdini et al. 2025; the constants are derived here)
+# G-optimal elimination (the family of Tajdini, Scarlett, Jamieson 2025; the constants are derived here)
 
 
 def median_copies(failure: float) -> int:
@@ -554,7 +554,7 @@ class EliminationPhase(NamedTuple):
 
 
 def elimination_failure(phase: Number, *, num_arms: int, delta: Number) -> Number:
-    """dl = delta/(K l (l+1)), one arm's share of delta in phase l = 1, 2, ...; the shares of all phases sum to delta."""
+    """dl = delta/(K l (l+1)), one arm's share of delta in phase l = 1, 2, ...; all the shares sum to delta."""
     return delta / (num_arms * phase * (phase + 1))
 
 

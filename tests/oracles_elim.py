@@ -72,13 +72,44 @@ def greedy_counts(arms: Array, rows: int, ridge: float, active: Array) -> tuple[
     return counts, gram
 
 
+def estimated(
+    estimator: str,
+    weights: Array,
+    here: Array,
+    seen: Array,
+    moments: Array,
+    references: Array,
+    told: Told,
+    share: float,
+) -> tuple[Array, Array]:
+    """Estimates [K] and noise widths [K] from a phase's arms and payoffs: weights U [K, K], arms ``here`` of the pulls.
+
+    ``moments`` [K] and ``references`` [K] are m_x and r_x; ``share`` is dl. With "bmm" rows are of consecutive pulls.
+    """
+    p, log_term = 1.0 + told.epsilon, math.log(2.0 / share)
+    copies = smallest_odd_copies(share) if estimator == "bmm" else 1
+    each = here[::copies]
+    spread = (np.abs(weights[:, each]) ** p @ moments[each]) ** (1.0 / p)
+    if estimator == "bmm":
+        return np.median(weights[:, each] @ seen.reshape(-1, copies), axis=1), 2.0 ** ((4.0 - p) / p) * spread
+    products = weights[:, here] * (seen - references[here])
+    if estimator == "catoni":
+        factor = (p / (p - 1.0)) ** (told.epsilon / p)
+        scale = (p * log_term / (p - 1.0)) ** (1.0 / p) / np.where(spread > 0.0, spread, 1.0)
+        robust = np.where(spread > 0.0, influence(scale[:, None] * products, p).sum(axis=1) / scale, 0.0)
+    else:
+        factor = 2.75
+        level = spread * log_term ** (-1.0 / p)
+        robust = np.where(np.abs(products) <= level[:, None], products, 0.0).sum(axis=1)
+    return robust + weights[:, here] @ references[here], factor * spread * log_term ** (told.epsilon / p)
+
+
 def replay(
     arms: Array, told: Told, played: Array, payoffs: Array, estimator: str = "catoni", leftover: str = "greedy"
 ) -> tuple[list[Phase], Array]:
     """Asserts that every arm of a recorded run is the one to play; returns the phases and the final estimate [d]."""
     num_arms, dim = arms.shape
     p = 1.0 + told.epsilon
-    nu = told.central ** (1.0 / p)
     active = np.ones(num_arms, bool)
     references = np.zeros(num_arms)
     moments = np.full(num_arms, told.central if estimator == "bmm" else told.raw)
@@ -86,54 +117,34 @@ def replay(
     done, estimate = 0, np.zeros(dim)
     while True:
         number = len(phases) + 1
-        failure = told.delta / (num_arms * number * (number + 1))
-        log_term = math.log(2.0 / failure)
-        copies = smallest_odd_copies(failure) if estimator == "bmm" else 1
+        share = told.delta / (num_arms * number * (number + 1))
+        copies = smallest_odd_copies(share) if estimator == "bmm" else 1
         rows = 2 * dim * 2 ** (number - 1)
-        if done + rows * copies > told.horizon:
+        stop = done + rows * copies
+        if stop > told.horizon:
             break
         counts, gram = greedy_counts(arms, rows, told.ridge, active)
         inverse = np.linalg.inv(gram)
         weights = arms @ inverse @ arms.T
-        spread = (np.abs(weights) ** p @ (counts * moments)) ** (1.0 / p)
-        bias = math.sqrt(told.ridge) * told.theta_norm * np.sqrt(np.diag(weights))
-        here = played[done : done + rows * copies]
+        here, seen = played[done:stop], payoffs[done:stop]
         np.testing.assert_array_equal(here, np.repeat(np.arange(num_arms), counts * copies))
-        seen = payoffs[done : done + rows * copies]
-        if estimator == "bmm":
-            noise = 2.0 ** ((4.0 - p) / p) * spread
-            each = here.reshape(rows, copies)[:, 0]
-            estimates = np.median(weights[:, each] @ seen.reshape(rows, copies), axis=1)
-        else:
-            products = weights[:, here] * (seen - references[here])
-            if estimator == "catoni":
-                noise = (p / (p - 1.0)) ** (told.epsilon / p) * spread * log_term ** (told.epsilon / p)
-                scale = (p * log_term / (p - 1.0)) ** (1.0 / p) / np.where(spread > 0.0, spread, 1.0)
-                robust = influence(scale[:, None] * products, p).sum(axis=1) / scale
-                robust[spread == 0.0] = 0.0
-            else:
-                noise = 2.75 * spread * log_term ** (told.epsilon / p)
-                level = spread * log_term ** (-1.0 / p)
-                robust = np.where(np.abs(products) <= level[:, None], products, 0.0).sum(axis=1)
-            estimates = robust + weights @ (counts * references)
-        widths = noise + bias
-        lower = (estimates - told.radius_scale * widths)[active].max()
+        estimates, noise = estimated(estimator, weights, here, seen, moments, references, told, share)
+        widths = noise + math.sqrt(told.ridge) * told.theta_norm * np.sqrt(np.diag(weights))
+        bar = (estimates - told.radius_scale * widths)[active].max()
         upper = estimates + told.radius_scale * widths
-        assert not np.any(active & (np.abs(upper - lower) < TIE * max(1.0, abs(lower))) & (upper != lower))
-        survivors = active & (upper >= lower)
+        close = np.abs(upper - bar) < TIE * max(1.0, abs(bar))
+        assert not np.any(active & close & (upper < bar - 1e-11 * abs(bar)))
+        survivors = active & (upper >= bar - 1e-11 * abs(bar))
         certificate = rows * float(np.diag(weights)[active].max())
         phases.append(Phase(counts, copies, widths, estimates, active, survivors, certificate))
-        closer = (nu + widths) ** p if told.epsilon < 1.0 else told.central + widths**2
-        use = (closer < told.raw) & (estimator != "bmm")
-        references = np.where(use, estimates, 0.0)
-        if estimator != "bmm":
-            moments = np.where(use, closer, told.raw)
         estimate = inverse @ arms.T @ (counts * estimates)
-        active = survivors
-        done += rows * copies
+        if estimator != "bmm":
+            closer = told.central + widths**2 if told.epsilon == 1.0 else (told.central ** (1.0 / p) + widths) ** p
+            references, moments = np.where(closer < told.raw, estimates, 0.0), np.minimum(closer, told.raw)
+        active, done = survivors, stop
     rest = played[done:]
     assert np.all(active[rest])
-    if leftover == "greedy" and len(phases):
+    if leftover == "greedy" and phases:
         best = phases[-1].estimates[active].max()
         assert np.all(phases[-1].estimates[rest] >= best - TIE * max(1.0, abs(best)))
         assert np.all(rest == rest[:1])

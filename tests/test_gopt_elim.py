@@ -1,6 +1,7 @@
 """Elimination on G-optimal designs: recorded runs against the oracle, and what every phase must do."""
 
 import functools
+import itertools
 import math
 
 import jax
@@ -65,7 +66,7 @@ def test_replay(problem, options, horizon):
             rank = np.linalg.matrix_rank(arms)
             assert all(phase.certificate <= 1.7 * rank for phase in phases)
             largest = [phase.widths[phase.after].max() for phase in phases]
-            assert all(b < a for a, b in zip(largest, largest[1:], strict=False))
+            assert all(later < sooner for sooner, later in itertools.pairwise(largest))
             eliminated += sum(phase.before.sum() - phase.after.sum() for phase in phases)
             if scale == 1.0:
                 for phase in phases:
@@ -153,7 +154,13 @@ def test_degenerate_sets(kind):
 
 def test_widths_fall_as_the_rate_says():
     arms = np.random.default_rng(0).uniform(size=(6, 3))
-    known = {"ridge": 1e-6, "theta_norm": 0.0, "raw_moment_bound": 3.0, "central_moment_bound": 3.0, "radius_scale": 9.0}
+    known = {
+        "ridge": 1e-6,
+        "theta_norm": 0.0,
+        "raw_moment_bound": 3.0,
+        "central_moment_bound": 3.0,
+        "radius_scale": 9.0,
+    }
     for epsilon in (1.0, 0.5):
         _, (_, _, widths, _) = played(arms, np.zeros(3), noise_of(), epsilon=epsilon, **known)
         largest = widths[0, [0, 6, 18, 42]].max(axis=-1)

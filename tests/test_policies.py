@@ -49,6 +49,7 @@ EVERY = [
     ("crt", {"radius": "paper"}),
     ("crt", {"scaled": True}),
     ("oful", {}),
+    ("gopt_elim", {}),
     ("uniform", {}),
     ("greedy", {}),
 ]
@@ -484,7 +485,7 @@ def test_every_policy_refuses_wrong_numbers(name, field, value):  # P2
 
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(
-        ValueError, match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, greedy, uniform"
+        ValueError, match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, gopt_elim,"
     ):
         lb.make_policy("tof", bandit_of(), horizon=100)
     with pytest.raises(ValueError, match=r"option levle='proof' \(did you mean level\?\): tofu knows level, two_sided"):

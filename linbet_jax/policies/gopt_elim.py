@@ -6,6 +6,7 @@ means, medians of copies: :mod:`linbet_jax.kernels.fixed_design`), and nothing a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
@@ -68,8 +69,8 @@ class GoptElimState(NamedTuple):
         pulls: [] int32, t. The same in every replication: under ``vmap`` it stays one number, and what happens at the
             end of a phase alone is computed there alone.
         active: [K] bool, the arms still in play.
-        until: [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. After the last
-            phase how many survivors there are up to each arm.
+        until: [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. When all
+            phases are over, how many survivors there are up to each arm.
         counts: [K] int32, n_x, rows of this phase's design.
         images: [d, K], A^-1 X^T of this phase's design: a pull of x counts U[a, x] = <a, A^-1 x> for arm a.
         references: [K], r_x.
@@ -199,6 +200,162 @@ def _bmm(dim: int, most_copies: int) -> _Estimator:
     return _Estimator(begin, width, add, end, centred=False)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Elimination:
+    """The functions of the policy; what decides shapes and branches is here, as host numbers."""
+
+    dim: int
+    phases: tuple[theory.EliminationPhase, ...]
+    robust: _Estimator
+    leftover: str
+
+    @functools.cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Pulls after which each phase is over."""
+        return tuple(itertools.accumulate(phase.rows * phase.copies for phase in self.phases))
+
+    def running(self, pulls: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Number of the phase of the next pull, from 0, as many as there are when all are over; pulls before it."""
+        number = jnp.sum(pulls >= jnp.asarray(self.ends, jnp.int32), dtype=jnp.int32)
+        return number, jnp.asarray((0, *self.ends), jnp.int32)[number]
+
+    def copies(self, number: jax.Array) -> jax.Array:
+        """k_l of a phase."""
+        return jnp.asarray([*(phase.copies for phase in self.phases), 1], jnp.int32)[number]
+
+    def init(self, arms: Arms, params: GoptElimParams) -> GoptElimState:
+        """The first phase, of all arms, around references of 0."""
+        if arms is None:
+            raise ValueError("this policy was made for a fixed decision set; make it for the bandit that it plays")
+        zeros = jnp.zeros(arms.shape[0], arms.dtype)
+        plan = self.plan(
+            jnp.zeros((), jnp.int32),
+            arms,
+            params,
+            active=jnp.ones(arms.shape[0], bool),
+            references=zeros,
+            moments=zeros + (params.raw_moment_bound if self.robust.centred else params.central_moment_bound),
+        )
+        return GoptElimState(
+            **plan,
+            pulls=jnp.zeros((), jnp.int32),
+            best=jnp.zeros((), jnp.int32),
+            values=zeros,
+            fitted=jnp.zeros(arms.shape[0], jnp.int32),
+        )
+
+    def plan(
+        self,
+        number: jax.Array,
+        arms: jax.Array,
+        params: GoptElimParams,
+        *,
+        active: jax.Array,
+        references: jax.Array,
+        moments: jax.Array,
+    ) -> dict[str, Any]:
+        """Phase ``number`` + 1, as fields of the state: design, weights and widths, all before its first payoff."""
+        rows = jnp.asarray([*(phase.rows for phase in self.phases), 0], jnp.int32)[number]  # 0 after the last phase
+        counts, inverse, squared = greedy_design(arms, rows, params.ridge, active)
+        images = summed(inverse, arms.T)
+        rows_of, p = counts.astype(arms.dtype), 1 + params.epsilon
+
+        def add(index: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            """The rows of one arm x in M^p and in sum U r; K x K numbers at once would be too many for many arms."""
+            weights = combined(images, arms[index])
+            powers = jnp.abs(weights) ** p * (rows_of[index] * moments[index])
+            return sums[0] + powers, sums[1] + weights * (rows_of[index] * references[index])
+
+        zeros = jnp.zeros_like(rows_of)
+        powers, offset = jax.lax.fori_loop(0, arms.shape[0], add, (zeros, zeros))
+        spread = powers ** (1 / p)  # M
+        failure = theory.elimination_failure(number + 1, num_arms=arms.shape[0], delta=params.delta)
+        log_term = jnp.log(2 / failure)  # L
+        bias = theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * jnp.sqrt(squared)
+        ahead = jnp.where(rows > 0, counts * self.copies(number), active)
+        return {
+            "active": active,
+            "until": jnp.cumsum(ahead, dtype=jnp.int32),
+            "counts": counts,
+            "images": images,
+            "references": references,
+            "offset": offset,
+            "widths": self.robust.width(spread, log_term, params.epsilon) + bias,
+            "tally": self.robust.begin(spread, log_term, params.epsilon),
+        }
+
+    def select(self, key: jax.Array, state: GoptElimState, arms: jax.Array, params: GoptElimParams) -> jax.Array:
+        """The arm whose turn it is; after the last phase the best one, or any survivor."""
+        ahead = state.pulls < self.ends[-1]
+        place = state.pulls - self.running(state.pulls)[1]
+        if self.leftover == "greedy":
+            return jnp.where(ahead, jnp.sum(state.until <= place, dtype=jnp.int32), state.best)
+        drawn = jax.random.uniform(key, (), arms.dtype) * state.until[-1].astype(arms.dtype)
+        place = jnp.where(ahead, place, jnp.minimum(drawn.astype(jnp.int32), state.until[-1] - 1))
+        return jnp.sum(state.until <= place, dtype=jnp.int32)
+
+    def update(
+        self, state: GoptElimState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: GoptElimParams
+    ) -> GoptElimState:
+        """One pull more; where it is the last of a phase, what follows from the phase."""
+        number, begun = self.running(state.pulls)
+        most = MOST[str(arms.dtype)]
+        deviation = jnp.clip(payoffs[0] - state.references[index], -most, most)
+        pull = _Pull(arms[index], deviation, state.images, (state.pulls - begun) % self.copies(number))
+        pulls = state.pulls + 1
+        # Both predicates are the same for a whole batch: a branch is taken or not, where a select would compute both.
+        tally = jax.lax.cond(
+            state.pulls < self.ends[-1],
+            lambda tally: self.robust.add(tally, pull, params.epsilon),
+            lambda tally: tally,
+            state.tally,
+        )
+        return jax.lax.cond(
+            jnp.any(pulls == jnp.asarray(self.ends, jnp.int32)),
+            lambda state: self.end(state, arms, params),
+            lambda state: state,
+            state._replace(pulls=pulls, tally=tally),
+        )
+
+    def end(self, state: GoptElimState, arms: jax.Array, params: GoptElimParams) -> GoptElimState:
+        """The phase's estimates, who survives, and the next phase.
+
+        Nothing here needs the images but through the estimates: else XLA would keep a second copy of them, and fill it
+        at every pull.
+        """
+        number, _ = self.running(state.pulls)  # of the next phase
+        values = self.robust.end(state.tally, state.images, self.copies(number - 1)) + state.offset  # r_a
+        widths = params.radius_scale * state.widths
+        bar = jnp.max(jnp.where(state.active, values - widths, -jnp.inf))
+        tolerance = TIE_TOLERANCE[str(values.dtype)] * jnp.where(jnp.isfinite(bar), jnp.abs(bar), 0)
+        survives = state.active & (values + widths >= bar - tolerance)
+        active = jnp.where(jnp.any(survives), survives, state.active)  # only NaN leaves nobody
+        best = argmax_index(jnp.where(active, values, -jnp.inf), jnp.zeros_like(values), jnp.zeros((), values.dtype))
+        references, moments = self.around(values, state.widths, params)
+        return state._replace(
+            **self.plan(number, arms, params, active=active, references=references, moments=moments),
+            best=jnp.where(jnp.all(jnp.isfinite(values)), best, -1),
+            values=values,
+            fitted=state.counts,
+        )
+
+    def around(self, values: jax.Array, widths: jax.Array, params: GoptElimParams) -> tuple[jax.Array, jax.Array]:
+        """For the next phase r_x and m_x = (nu + e_x)^p, c + e_x^2 at p = 2, where that is below b; else 0 and b."""
+        p = 1 + params.epsilon
+        c, b = params.central_moment_bound, params.raw_moment_bound
+        if not self.robust.centred:
+            return jnp.zeros_like(values), jnp.zeros_like(values) + c
+        moments = jnp.where(p == 2, c + widths * widths, (c ** (1 / p) + widths) ** p)
+        closer = moments < b
+        return jnp.where(closer, values, 0), jnp.where(closer, moments, b)
+
+    def region(self, state: GoptElimState, arms: Arms, params: GoptElimParams) -> Region:
+        """The ridge estimate that fits the r_a of the arms in the last whole phase's design; without a radius."""
+        rows = state.fitted.astype(arms.dtype)
+        gram = params.ridge * jnp.eye(self.dim, dtype=arms.dtype) + dot(arms.T, arms * rows[:, None])
+        return Region(dot(sweep_inverse(gram)[0], dot(arms.T, rows * state.values)))
+
+
 @functools.lru_cache(maxsize=256)
 def gopt_elim(
     dim: int,
@@ -209,10 +366,27 @@ def gopt_elim(
 ) -> Policy:
     """G-optimal elimination; parameters: :class:`GoptElimParams`.
 
+    Phase l = 1, 2, ... takes n_l = 2d 2^{l-1} rows from the active arms, each the one of the largest leverage so far,
+    estimates <a, theta*> of every arm as r_a with a width e_a that is known before the first payoff, and keeps the arms
+    with r_a + e_a >= max (r - e). Estimates of the next phase are centred at these, which replaces b by about c.
+
+    Guarantee (literal widths, derived here; the constants are not those of the paper): with probability 1 - delta the
+    best arm is never dropped, a survivor of phase l is at most 4 max e away from it, and with Catoni's estimate the
+    regret is at most
+
+        4 d L + 28 C b^{1/p} sqrt(kappa) ln(2 K l (l+1)/delta)^{eps/p} T^{1/p} + 28 S sqrt(lambda kappa T),
+
+    where L bounds |<x, theta*>|, C <= 1.4447, l is the last phase and kappa, the largest of n_l max a^T A_l^-1 a, is
+    about d. Every phase's design is fixed before its payoffs, so this holds for adaptive play as it stands. Noise may
+    be asymmetric and, but for ``"bmm"``, a martingale within the phase; the copies of ``"bmm"`` must be independent.
+    With ``"uniform"`` leftovers the regret bound is the same: it uses nothing of a survivor but that it survived.
+
+    Deviations: MED-PE designs for the moment of order p itself, which is better in d for infinite sets.
+
     Args:
         dim: d of the decision set, which must be the same at every pull.
         phases: from :func:`linbet_jax.theory.elimination_phases`; what is left after them is played by ``leftover``.
-        estimator: ``"catoni"`` (default), ``"btc"`` or ``"bmm"``.
+        estimator: ``"catoni"`` (default), ``"btc"`` (truncation) or ``"bmm"`` (medians of k_l pulls of each row).
         leftover: ``"greedy"`` (default) plays the surviving arm of the largest estimate, ``"uniform"`` every survivor
             with the same probability.
 
@@ -229,148 +403,13 @@ def gopt_elim(
         robust = _bmm(dim, max(phase.copies for phase in phases))
     else:
         robust = {"catoni": _catoni, "btc": _btc}[estimator]()
-    ends = tuple(itertools.accumulate(phase.rows * phase.copies for phase in phases))  # pulls, one for every phase
-
-    def running(pulls: jax.Array) -> jax.Array:
-        """Number of the phase that the next pull belongs to, from 0; the number of phases when all are over."""
-        return jnp.sum(pulls >= jnp.asarray(ends, jnp.int32))
-
-    def begun(number: jax.Array) -> jax.Array:
-        """Pulls before a phase."""
-        return jnp.asarray((0, *ends), jnp.int32)[number]
-
-    def begin(
-        number: jax.Array, state: GoptElimState | None, arms: jax.Array, params: GoptElimParams, **news: Any
-    ) -> Any:
-        """Phase ``number`` + 1: its design, weights and widths, all known before its first payoff."""
-        active, references, moments = news["active"], news["references"], news.pop("moments")
-        rows, copies = (
-            jnp.asarray([*(phase[part] for phase in phases), 0], jnp.int32)[number] for part in (0, 1)
-        )  # none after the last phase
-        counts, inverse, squared = greedy_design(arms, rows, params.ridge, active)
-        images = summed(inverse, arms.T)
-        rows_of, p = counts.astype(arms.dtype), 1 + params.epsilon
-
-        def one(index: jax.Array, sums: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            """The rows of one arm x in M^p and in sum U r; K x K numbers at once would be too many for many arms."""
-            weights = combined(images, arms[index])
-            powers = jnp.abs(weights) ** p * (rows_of[index] * moments[index])
-            return sums[0] + powers, sums[1] + weights * (rows_of[index] * references[index])
-
-        zeros = jnp.zeros_like(rows_of)
-        powers, offset = jax.lax.fori_loop(0, arms.shape[0], one, (zeros, zeros))
-        spread = powers ** (1 / p)
-        failure = theory.elimination_failure(number + 1, num_arms=arms.shape[0], delta=params.delta)
-        log_term = jnp.log(2 / failure)
-        bias = theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * jnp.sqrt(squared)
-        changed: dict[str, Any] = {
-            "until": jnp.cumsum(jnp.where(rows > 0, counts * copies, active), dtype=jnp.int32),
-            "counts": counts,
-            "images": images,
-            "offset": offset,
-            "widths": robust.width(spread, log_term, params.epsilon) + bias,
-            "tally": robust.begin(spread, log_term, params.epsilon),
-            **news,
-        }
-        return GoptElimState(**changed) if state is None else state._replace(**changed)
-
-    def init(arms: Arms, params: GoptElimParams) -> GoptElimState:
-        if arms is None:
-            raise ValueError("this policy was made for a fixed decision set; make it for the bandit that it plays")
-        zeros = jnp.zeros(arms.shape[0], arms.dtype)
-        first = params.raw_moment_bound if robust.centred else params.central_moment_bound
-        return begin(
-            jnp.zeros((), jnp.int32),
-            None,
-            arms,
-            params,
-            pulls=jnp.zeros((), jnp.int32),
-            active=jnp.ones(arms.shape[0], bool),
-            references=zeros,
-            moments=zeros + first,
-            best=jnp.zeros((), jnp.int32),
-            values=zeros,
-            fitted=jnp.zeros(arms.shape[0], jnp.int32),
-        )
-
-    def select(key: jax.Array, state: GoptElimState, arms: jax.Array, params: GoptElimParams) -> jax.Array:
-        ahead = state.pulls < ends[-1]
-        place = state.pulls - begun(running(state.pulls))
-        if leftover == "uniform":
-            survivors = state.until[-1].astype(arms.dtype)
-            drawn = (jax.random.uniform(key, (), arms.dtype) * survivors).astype(jnp.int32)
-            place = jnp.where(ahead, place, jnp.minimum(drawn, state.until[-1] - 1))
-        index = jnp.sum(state.until <= place, dtype=jnp.int32)
-        return index if leftover == "uniform" else jnp.where(ahead, index, state.best)
-
-    def references_of(values: jax.Array, widths: jax.Array, params: GoptElimParams) -> tuple[jax.Array, jax.Array]:
-        """For the next phase r_x and m_x = (nu + e_x)^p, where that is below b; else 0 and b."""
-        p = 1 + params.epsilon
-        c, b = params.central_moment_bound, params.raw_moment_bound
-        if not robust.centred:
-            return jnp.zeros_like(values), jnp.zeros_like(values) + c
-        around = jnp.where(p == 2, c + widths * widths, (c ** (1 / p) + widths) ** p)
-        closer = around < b
-        return jnp.where(closer, values, 0), jnp.where(closer, around, b)
-
-    def end(state: GoptElimState, arms: jax.Array, params: GoptElimParams) -> GoptElimState:
-        """The phase's estimates, who survives, and the next phase."""
-        number = running(state.pulls)  # of the next one
-        copies = jnp.asarray([phase.copies for phase in phases], jnp.int32)[number - 1]
-        values = robust.end(state.tally, state.images, copies) + state.offset  # r_a
-        widths = params.radius_scale * state.widths
-        bar = jnp.max(jnp.where(state.active, values - widths, -jnp.inf))
-        tolerance = TIE_TOLERANCE[str(values.dtype)] * jnp.where(jnp.isfinite(bar), jnp.abs(bar), 0)
-        survives = state.active & (values + widths >= bar - tolerance)
-        active = jnp.where(jnp.any(survives), survives, state.active)  # only NaN leaves nobody
-        references, moments = references_of(values, state.widths, params)
-        best = argmax_index(jnp.where(active, values, -jnp.inf), jnp.zeros_like(values), jnp.zeros((), values.dtype))
-        best = jnp.where(jnp.all(jnp.isfinite(values)), best, -1)
-        return begin(
-            number,
-            state,
-            arms,
-            params,
-            active=active,
-            references=references,
-            moments=moments,
-            best=best,
-            values=values,
-            fitted=state.counts,
-        )
-
-    def update(
-        state: GoptElimState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: GoptElimParams
-    ) -> GoptElimState:
-        number = running(state.pulls)
-        copies = jnp.asarray([*(phase.copies for phase in phases), 1], jnp.int32)[number]
-        most = MOST[str(arms.dtype)]
-        deviation = jnp.clip(payoffs[0] - state.references[index], -most, most)
-        pull = _Pull(arms[index], deviation, state.images, (state.pulls - begun(number)) % copies)
-        played = state._replace(
-            pulls=state.pulls + 1,
-            tally=jax.lax.cond(
-                state.pulls < ends[-1],
-                lambda tally: robust.add(tally, pull, params.epsilon),
-                lambda tally: tally,
-                state.tally,
-            ),
-        )
-        ended = jnp.any(played.pulls == jnp.asarray(ends, jnp.int32))
-        return jax.lax.cond(ended, lambda state: end(state, arms, params), lambda state: state, played)
-
-    def region(state: GoptElimState, arms: Arms, params: GoptElimParams) -> Region:
-        """The ridge estimate that fits the r_a of the arms in the last whole phase's design; its radius is unknown."""
-        rows = state.fitted.astype(arms.dtype)
-        gram = params.ridge * jnp.eye(dim, dtype=arms.dtype) + dot(arms.T, arms * rows[:, None])
-        return Region(dot(sweep_inverse(gram)[0], dot(arms.T, rows * state.values)))
-
+    play = _Elimination(dim, phases, robust, leftover)
     return Policy(
         name="gopt_elim",
-        init=init,
-        select=select,
-        update=update,
-        region=region,
+        init=play.init,
+        select=play.select,
+        update=play.update,
+        region=play.region,
         finite=lambda state: state.best >= 0,
         about=About(check=check_params),
     )
@@ -382,7 +421,7 @@ def gopt_elim(
     color="#AA4499",
     cost=Cost(0.17, 4e-4, 4e-4),
     source="family of Tajdini, Scarlett, Jamieson 2025; constants derived here",
-    assumption="moment bounds b (raw) and c (central) of order 1 + epsilon; a fixed finite set",
+    assumption="moment bounds b (raw) and c (central) of order 1 + epsilon; one finite set",
     moment="raw_moment_bound",
     rate=functools.partial(theory.regret_exponent, "gopt_elim"),
 )
@@ -429,6 +468,7 @@ def make_gopt_elim(
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
     )
-    facts = (("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows))
-    facts += (("k", phases[-1].copies),) if estimator == "bmm" else ()
-    return policy._replace(about=About(check=check, facts=facts)), params
+    facts: list[tuple[str, float]] = [("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows)]
+    if estimator == "bmm":
+        facts.append(("k", phases[-1].copies))
+    return policy._replace(about=About(check=check, facts=tuple(facts))), params
