@@ -18,7 +18,6 @@ The constants are derived here; they are not those of these papers.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -223,7 +222,7 @@ def greedy_design(
     return jax.lax.fori_loop(jnp.zeros((), jnp.int32), (rows + _REFRESH - 1) // _REFRESH, some, start)
 
 
-@functools.partial(jax.jit)
+@jax.jit
 def exact_design(
     arms: jax.Array, num_rows: Any, *, ridge: Any, mask: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:

@@ -33,8 +33,6 @@ from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 
 FAR = {"float32": 1e15, "float64": 1e100}  # |z| beyond which psi(z) is p ln|z| - ln p; |z|^p is still finite there
-
-
 MOST = {"float32": 1e30, "float64": 1e300}  # a payoff further from its reference counts as this: no sum becomes NaN
 
 
