@@ -23,10 +23,12 @@ References:
     Xue, Wang, Wan, Yi, Zhang. Efficient algorithms for generalized linear bandits with heavy-tailed rewards.
         NeurIPS 2023.
     Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
+    Tajdini, Scarlett, Jamieson. Improved regret bounds for linear bandits with heavy-tailed rewards. NeurIPS 2025.
 """
 
 from __future__ import annotations
 
+import fractions
 import inspect
 import itertools
 import math
@@ -106,19 +108,20 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm")  # the policies with a regret bound
+BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim")  # with a regret bound
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm and the lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for
-    CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for crmm, whose noise must be symmetric.
+    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
+    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for crmm, whose noise must be
+    symmetric.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "lower-bound"):
+    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "gopt_elim", "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -126,7 +129,7 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
         return 1 / 2 + 1 / (2 * (1 + epsilon))
     if policy in ("oful", "crmm"):
         return 1 / 2 + 0 * epsilon
-    known = ", ".join(repr(name) for name in BOUNDED)
+    known = ", ".join(map(repr, BOUNDED))
     raise ValueError(f"policy={policy!r}: bounds are known of {known} and 'lower-bound'")
 
 
@@ -745,6 +748,63 @@ def crmm_radius(*, log_det_ratio: Number, delta: Number, quantile: Number, ridge
     return oful_radius(
         log_det_ratio=log_det_ratio, delta=delta / 2, noise_scale=quantile, ridge=ridge, theta_norm=theta_norm
     )
+
+
+# G-optimal elimination (the family of Tajdini, Scarlett, Jamieson 2025; the constants are derived here)
+
+
+def median_copies(failure: float) -> int:
+    """The smallest odd k with P(Bin(k, 1/4) >= (k + 1)/2) <= failure, in exact arithmetic.
+
+    A median of k independent copies, each of which leaves a band with probability at most 1/4, leaves it no more often.
+    """
+    copies = 1
+    while True:
+        tail = sum(math.comb(copies, j) * 3 ** (copies - j) for j in range((copies + 1) // 2, copies + 1))
+        if fractions.Fraction(tail, 4**copies) <= fractions.Fraction(failure):
+            return copies
+        copies += 2
+
+
+class EliminationPhase(NamedTuple):
+    """A phase of G-optimal elimination.
+
+    Attributes:
+        rows: n_l, rows of its design.
+        copies: k_l, pulls of each row; 1 where the estimator takes single payoffs.
+    """
+
+    rows: int
+    copies: int
+
+
+def elimination_failure(phase: Number, *, num_arms: int, delta: Number) -> Number:
+    """dl = delta/(K l (l+1)), one arm's share of delta in phase l = 1, 2, ...; all the shares sum to delta."""
+    return delta / (num_arms * phase * (phase + 1))
+
+
+def elimination_phases(
+    horizon: int, *, dim: int, num_arms: int, delta: float, medians: bool = False
+) -> tuple[EliminationPhase, ...]:
+    """Every phase that fits whole into T pulls: n_l = 2d 2^{l-1} rows, each pulled once, or k_l times with ``medians``.
+
+    Raises:
+        ValueError: if not even the first phase fits; the message names the smallest T.
+    """
+    phases: list[EliminationPhase] = []
+    used = 0
+    while True:
+        number = len(phases) + 1
+        failure = elimination_failure(number, num_arms=num_arms, delta=delta)
+        phase = EliminationPhase(2 * dim * 2 ** (number - 1), median_copies(failure) if medians else 1)
+        used += phase.rows * phase.copies
+        if used > horizon:
+            break
+        phases.append(phase)
+    if not phases:
+        reason = f"2 d rows of {phase.copies} pulls each" if medians else "2 d"
+        raise ValueError(f"horizon={horizon}: the first phase of G-optimal elimination needs T >= {used} ({reason})")
+    return tuple(phases)
 
 
 # The lower bound (Theorem 1)

@@ -277,7 +277,7 @@ def test_a_policy_that_knows_theta_star_is_found_out(monkeypatch, tmp_path, caps
 def test_instances_that_differ_in_numbers_alone_share_a_program():
     regrets = []
     with programs_at_most(1):
-        for epsilon, horizon in ((0.5, 150), (1.0, 250)):  # both longer than a stretch
+        for epsilon, horizon in ((0.5, 250), (1.0, 375)):  # whole stretches
             bandit = instances(4, epsilon, horizon, resample=True)
             policy, params = lb.make_policy("uniform", bandit, horizon=horizon)
             known = {"horizon": horizon, "num_seeds": 400, "num_records": 1, "dtype": "float64"}

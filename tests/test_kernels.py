@@ -601,6 +601,10 @@ ARGUMENTS = {  # of every kernel, all that are arrays
     "doubtful_update": ({"feature": X0, "root": V}, {"state": STATE, "payoff": 1.0, "level": 1.0}),
     "doubtful_estimate": ({"sums": X0, "gram_inverse": V, "root": V}, {"state": STATE}),
     "median_of_means": ({"payoffs": Y}, {"num_blocks": 3}),
+    "catoni_estimate": ({"weights": Y, "payoffs": Y, "references": Y, "moment": Y}, {"epsilon": 1.0, "delta": 0.1}),
+    "btc_estimate": ({"weights": Y, "payoffs": Y, "references": Y, "moment": Y}, {"epsilon": 1.0, "delta": 0.1}),
+    "bmm_estimate": ({"weights": Y, "payoffs": X, "references": Y, "moment": Y}, {"epsilon": 1.0}),
+    "exact_design": ({"arms": X}, {"num_rows": 4, "ridge": 1.0}),
     "optimistic_arm": ({"arms": X, "center": X0, "gram_inverse": V}, {"radius": 1}),
 }
 

@@ -42,6 +42,7 @@ EVERY = [
     ("hvt_ucb", {}),
     ("crtm", {}),
     ("crmm", {}),
+    ("gopt_elim", {}),
     ("uniform", {}),
     ("greedy", {}),
 ]
@@ -481,7 +482,9 @@ def test_every_policy_refuses_wrong_numbers(name, field, value):  # P2
 
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(
-        ValueError, match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, hvt_ucb, crtm, "
+        ValueError,
+        match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, hvt_ucb, crtm, "
+        r"crmm, gopt_elim, ",
     ):
         lb.make_policy("tof", bandit_of(), horizon=100)
     with pytest.raises(ValueError, match=r"option levle='proof' \(did you mean level\?\): tofu knows level, two_sided"):

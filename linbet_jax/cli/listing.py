@@ -34,6 +34,8 @@ OPTIONS = {
     "clip_scale": "s, multiplies how far one payoff moves the estimate; the radius stays valid",
     "assume_symmetric": "whether to play where the noise is not known to be symmetric",
     "quantile": "R, with P(|noise| > R) of at most 1/4; (4 c)^(1/(1 + epsilon)) by default",
+    "estimator": "'catoni', 'btc' (truncation) or 'bmm' (medians of copies)",
+    "leftover": "what is played after the last phase: 'greedy', the best estimate, or 'uniform', over the arms left",
     "capacity": "slots for doubtful payoffs; a replication that needs more is repeated with more",
 }
 

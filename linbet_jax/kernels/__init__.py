@@ -4,6 +4,7 @@ Importing this package reads no file, loads no plotting and changes no JAX setti
 its arrays.
 """
 
+from linbet_jax.kernels.fixed_design import bmm_estimate, btc_estimate, catoni_estimate, exact_design
 from linbet_jax.kernels.gram import ridge_estimates
 from linbet_jax.kernels.medians import median_center, median_of_means
 from linbet_jax.kernels.selection import optimistic_arm
@@ -26,9 +27,13 @@ from linbet_jax.kernels.whitening import (
 __all__ = [
     "DoubtfulState",
     "ShiftedInverses",
+    "bmm_estimate",
+    "btc_estimate",
+    "catoni_estimate",
     "doubtful_estimate",
     "doubtful_init",
     "doubtful_update",
+    "exact_design",
     "inverse_sqrt",
     "median_center",
     "median_of_means",

@@ -54,6 +54,19 @@ def _combined_in_two(rows: jax.Array, weights: jax.Array) -> jax.Array:
     return jax.lax.fori_loop(0, 2, add, total)
 
 
+def summed(left: jax.Array, right: jax.Array) -> jax.Array:
+    """``left @ right``, [m, n] by [n, k], as a loop over n: slower than a call of a library, for what is seldom done.
+
+    A loop that holds such a call anywhere, in a branch that it hardly ever takes too, does not become one kernel.
+    """
+
+    def add(i: jax.Array, total: jax.Array) -> jax.Array:
+        column = jax.lax.dynamic_index_in_dim(left, i, axis=1, keepdims=False)
+        return total + column[:, None] * jax.lax.dynamic_index_in_dim(right, i, keepdims=False)
+
+    return jax.lax.fori_loop(0, right.shape[0], add, jnp.zeros((left.shape[0], right.shape[1]), right.dtype))
+
+
 def compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax.Array, jax.Array]:
     """One more term of a sum kept in two words, elementwise: what rounding lost joins the next term.
 

@@ -9,6 +9,7 @@ from linbet_jax.policies.oful import OfulParams, oful
 from linbet_jax.policies.hvt_ucb import HvtParams, hvt_ucb
 from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
+from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -38,6 +39,7 @@ __all__ = [
     "Design",
     "Entry",
     "FixedSet",
+    "GoptElimParams",
     "GreedyParams",
     "HvtParams",
     "MenuParams",
@@ -53,6 +55,7 @@ __all__ = [
     "crtm",
     "design_of",
     "entry",
+    "gopt_elim",
     "greedy",
     "hvt_ucb",
     "make_policy",

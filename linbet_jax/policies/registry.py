@@ -32,6 +32,11 @@ class BanditFacts(Protocol):
         ...
 
     @property
+    def num_arms(self) -> int:
+        """K."""
+        ...
+
+    @property
     def changing(self) -> bool:
         """Whether the decision set changes from pull to pull."""
         ...
