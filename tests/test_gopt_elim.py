@@ -45,12 +45,12 @@ def test_replay(problem, options, horizon):
     bandit, (arms, theta) = make_bandit(problem), raw_arrays(problem)
     means = arms @ theta
     best = int(np.argmax(means))
-    eliminated = 0
+    eliminated = missed = 0
     for scale in (1.0, 0.1):  # one compiled program: the scale is traced
         policy, params = lb.make_policy("gopt_elim", bandit, horizon=horizon, radius_scale=scale, **options)
         result = lb.simulate(
             policy, params, bandit, horizon=horizon, num_seeds=SEEDS, block_size=SEEDS, key=KEY, trace=True,
-            dtype="float64",
+            coverage=True, dtype="float64",
         )  # fmt: skip
         assert not result.health.any()
         told = Told(
@@ -60,6 +60,12 @@ def test_replay(problem, options, horizon):
         for seed in range(SEEDS):
             phases, estimate = replay(arms, told, result.trace.arms[seed], result.trace.payoffs[seed], **options)
             np.testing.assert_allclose(result.final_estimate[seed], estimate, rtol=1e-8, atol=1e-10)
+            ratios = [np.abs(phase.estimates - means) / (scale * phase.widths) for phase in phases]
+            np.testing.assert_allclose(result.coverage.worst_ratio[seed], np.max(ratios), rtol=1e-7)
+            ends = np.cumsum([phase.counts.sum() * phase.copies for phase in phases])
+            misses = [end for end, ratio in zip(ends, ratios, strict=True) if ratio.max() > 1]
+            assert result.coverage.first_miss[seed] == min(misses, default=0)
+            missed += bool(misses)
             facts = dict(policy.about.facts)
             assert facts["phases"] == len(phases)
             assert (facts["n_1"], facts["n_last"]) == (20, phases[-1].counts.sum())
@@ -74,6 +80,7 @@ def test_replay(problem, options, horizon):
                     assert phase.after[best]
                     assert np.all(means[best] - means[phase.after] <= 4 * phase.widths.max())
     assert eliminated
+    assert missed or options  # with a tenth of the widths
 
 
 # One program for everything below: six arms in three dimensions, four phases of 6 to 48 pulls and ten pulls more.

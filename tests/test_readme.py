@@ -120,8 +120,8 @@ def policy_table():
     for name in policies.names():
         entry = policies.entry(name)
         if entry.make.__module__.startswith("linbet_jax."):  # not what another test registers
-            rates = ["–" if entry.rate is None else f"{entry.rate(epsilon):.3g}" for epsilon in (1.0, 0.5)]
-            lines.append(f"| `{name}` | {entry.label} | {entry.source} | {entry.assumption} | {' | '.join(rates)} |")
+            about = (entry.source, entry.assumption, entry.sets, entry.regret, entry.valid, entry.time)
+            lines.append(f"| `{name}` | {entry.label} | {' | '.join(fact or '–' for fact in about)} |")
     return lines
 
 

@@ -65,7 +65,19 @@ def test_every_built_in_policy_says_where_it_comes_from_and_what_it_assumes():
         entry = registry.entry(name)
         assert entry.source
         assert entry.assumption
-        assert (entry.rate is None) == (name in ("greedy", "uniform"))
+        assert entry.time
+        assert entry.memory
+        assert (entry.rate is None) == (entry.regret == "") == (name in ("greedy", "uniform"))
+        assert entry.valid in ("adaptive", "in advance", "")
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0])
+def test_the_exponent_of_t_is_the_one_in_the_words(epsilon):
+    for name in registry.names():
+        entry = registry.entry(name)
+        if entry.rate is not None:
+            exponent = entry.regret.partition("T^")[2].replace("½", "1/2").replace("2ε", "2*ε").replace("3ε", "3*ε")
+            assert eval(exponent, {"ε": epsilon}) == pytest.approx(entry.rate(epsilon)), name
 
 
 def test_the_source_of_a_policy_from_outside_is_part_of_a_cell_s_identity(linucb, tmp_path, monkeypatch):

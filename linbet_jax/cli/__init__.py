@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNREAD
     except OSError as error:
         reason = error.strerror or error
-        if error.filename is None and _refuses(sys.stdout):
+        if error.filename is None and (_refuses(sys.stdout) or _takes_nothing(sys.stdout)):
             _complain(f"error: standard output cannot be written: {reason}")
             return WRONG_INPUT
         # A full disk, say: every file is written whole or not at all, so what is finished is kept.
@@ -96,6 +96,17 @@ def _refuses(stream: TextIO) -> bool:
     """Whether a stream does not take what it still holds."""
     try:
         stream.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _takes_nothing(stream: TextIO) -> bool:
+    """Whether a stream that holds nothing any more would not take another line."""
+    try:
+        os.write(stream.fileno(), b"\n")
+    except io.UnsupportedOperation:  # it leads to no file
+        return False
     except OSError:
         return True
     return False

@@ -8,6 +8,8 @@ import json
 import re
 from typing import Any
 
+from linbet_jax.statistics.tables import aligned_table
+
 __all__ = ["COMMON", "OPTIONS", "listed", "run"]
 
 COMMON = {
@@ -38,18 +40,29 @@ OPTIONS = {
     "leftover": "what is played after the last phase: 'greedy', the best estimate, or 'uniform', over the arms left",
     "capacity": "slots for doubtful payoffs; a replication that needs more is repeated with more",
 }
+LEGEND = """
+  Central moment: c, a bound of E|payoff - mean|^(1+ε); raw moment: b, one of E|payoff|^(1+ε). Regret bound: in d and T,
+  logarithms apart. Region valid: for arms chosen from what was seen, or only for arms chosen in advance. Time and
+  memory of one replication: K arms, d dimensions, k or r pulls an epoch, C doubtful payoffs kept, t pulls so far.
+  After a paper: its idea, with constants derived here. The others have their papers', as the proofs need them."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints what can be named: policies with their options, noise laws, data sets."""
+    """Prints what can be named: policies with what is proved of them and their options, noise laws, data sets."""
     found = listed()
     if options.json:
         print(json.dumps(found, indent=2, ensure_ascii=False, default=str))
         return 0
-    print("Policies, with the options of make_policy beside horizon, delta, ridge and radius_scale:")
+    table = ("source", "assumes", "sets", "regret", "valid", "time", "memory")
+    header = ("policy", "source", "assumes", "sets", "regret bound", "region valid", "time a pull", "memory")
+    rows = [[f"  {name}", *(about[field] or "–" for field in table)] for name, about in found["policies"].items()]
+    print("Policies:")
+    print(aligned_table(["  " + header[0], *header[1:]], rows, left=len(header)))
+    print(LEGEND)
+    print("\nOptions of make_policy beside horizon, delta, ridge and radius_scale:")
     for name, policy in found["policies"].items():
         known = ", ".join(f"{option}={about['default']!r}" for option, about in policy["options"].items())
-        print(f"  {name:8s} {known or 'no options'}")
+        print(f"  {name} {known or 'none'}")
     print("\nNoise laws (linbet_jax.noise):")
     for name, law in found["laws"].items():
         fields = (f"{f}={about['default']!r}" if "default" in about else f for f, about in law["fields"].items())
@@ -72,7 +85,14 @@ def listed() -> dict[str, Any]:
         entry = policies.entry(name)
         options = policies.options(name).items()
         about = {option: {"default": default, "says": OPTIONS.get(option, "")} for option, default in options}
-        return {"label": entry.label, "source": entry.source, "assumes": entry.assumption, "options": about}
+        said = {field: getattr(entry, field) for field in ("regret", "valid", "sets", "time", "memory")}
+        return {
+            "label": entry.label,
+            "source": entry.source,
+            "assumes": entry.assumption,
+            **said,
+            "options": about,
+        }
 
     laws = {name: getattr(noise, name) for name in noise.__all__}
     return {

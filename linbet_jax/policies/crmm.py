@@ -79,9 +79,13 @@ def crmm(design: Design, *, pulls: int) -> Policy:
     color="#4D4D4D",
     cost=Cost(0.06, 3e-5, 2e-5),
     source="after Xue, Wang, Wan, Yi, Zhang 2023",
-    assumption="symmetric noise, and a central moment bound c of order 1 + epsilon or a quantile",
+    assumption="symmetric noise",
     moment="central_moment_bound",
     rate=functools.partial(theory.regret_exponent, "crmm"),
+    regret="d T^½",
+    valid="adaptive",
+    time="(K d + d²)/r",
+    memory="d² + K",
 )
 def make_crmm(
     setup: Setup,

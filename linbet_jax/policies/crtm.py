@@ -72,9 +72,13 @@ def crtm(design: Design) -> Policy:
     color="#B3A100",
     cost=Cost(0.2, 4e-4, 4e-4),
     source="after Xue, Wang, Wan, Yi, Zhang 2023",
-    assumption="a raw moment bound b of order 1 + epsilon",
+    assumption="raw moment",
     moment="raw_moment_bound",
     rate=functools.partial(theory.regret_exponent, "crtm"),
+    regret="d T^(1/(1+ε))",
+    valid="adaptive",
+    time="K d + d²",
+    memory="d² + K",
 )
 def make_crtm(
     setup: Setup,

@@ -77,6 +77,7 @@ class GoptElimState(NamedTuple):
         tally: what the estimator keeps of this phase's payoffs.
         best: [] int32, the arm that looked best when the last phase ended; -1 if its estimates were not finite.
         values: [K], r_a of the last whole phase; 0 before.
+        errors: [K], e_a of these, literal; infinite before.
         fitted: [K] int32, rows of the design that these came from.
     """
 
@@ -91,6 +92,7 @@ class GoptElimState(NamedTuple):
     tally: Any
     best: jax.Array
     values: jax.Array
+    errors: jax.Array
     fitted: jax.Array
 
 
@@ -239,6 +241,7 @@ class _Elimination:
             pulls=jnp.zeros((), jnp.int32),
             best=jnp.zeros((), jnp.int32),
             values=zeros,
+            errors=zeros + jnp.inf,
             fitted=jnp.zeros(arms.shape[0], jnp.int32),
         )
 
@@ -338,6 +341,7 @@ class _Elimination:
             **self.plan(number, arms, params, active=active, references=references, moments=moments),
             best=jnp.where(jnp.all(jnp.isfinite(values)), best, -1),
             values=values,
+            errors=state.widths,
             fitted=state.counts,
         )
 
@@ -352,10 +356,21 @@ class _Elimination:
         return jnp.where(closer, values, 0), jnp.where(closer, moments, b)
 
     def region(self, state: GoptElimState, arms: Arms, params: GoptElimParams) -> Region:
-        """The ridge estimate that fits the r_a of the arms in the last whole phase's design; without a radius."""
+        """All theta within the widths of the last whole phase: |r_a - <a, theta>| <= radius_scale e_a for every arm.
+
+        The centre is the ridge estimate that fits the r_a in that phase's design. The norm is the largest
+        |r_a - <a, theta>| / e_a, of a theta that far from the centre.
+        """
+        assert arms is not None
         rows = state.fitted.astype(arms.dtype)
         gram = params.ridge * jnp.eye(self.dim, dtype=arms.dtype) + dot(arms.T, arms * rows[:, None])
-        return Region(ridge_estimates(gram, dot(arms.T, rows * state.values)[:, None])[0])
+        center = ridge_estimates(gram, dot(arms.T, rows * state.values)[:, None])[0]
+
+        def norm(vector: jax.Array) -> jax.Array:
+            misses = jnp.abs(state.values - dot(arms, center - vector))
+            return jnp.max(jnp.where(misses > 0, misses / state.errors, 0))
+
+        return Region(center, jnp.asarray(params.radius_scale, arms.dtype), norm)
 
 
 @functools.lru_cache(maxsize=256)
@@ -423,9 +438,14 @@ def gopt_elim(
     color="#AA4499",
     cost=Cost(0.1, 5e-4, 2e-4),
     source="after Tajdini, Scarlett, Jamieson 2025",
-    assumption="moment bounds b (raw) and c (central) of order 1 + epsilon; one finite set",
+    assumption="both moments",
     moment="raw_moment_bound",
     rate=functools.partial(theory.regret_exponent, "gopt_elim"),
+    regret="d^½ T^(1/(1+ε))",
+    valid="adaptive",
+    sets="one finite",
+    time="K",
+    memory="K d",
 )
 def make_gopt_elim(
     setup: Setup,

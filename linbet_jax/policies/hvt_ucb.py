@@ -98,9 +98,13 @@ def hvt_ucb(design: Design) -> Policy:
     color="#7A3E9D",
     cost=Cost(0.2, 5e-4, 4e-4),
     source="after Wang, Zhang, Zhao, Zhou 2025",
-    assumption="a central moment bound c of order 1 + epsilon",
+    assumption="central moment",
     moment="central_moment_bound",
     rate=functools.partial(theory.regret_exponent, "hvt_ucb"),
+    regret="d T^(1/(1+ε))",
+    valid="adaptive",
+    time="K d + d²",
+    memory="d² + K",
 )
 def make_hvt_ucb(
     setup: Setup,

@@ -156,9 +156,13 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
     color="#E69F00",
     cost=Cost(0.2, 3e-5, 0.0),
     source="Medina, Yang 2016",
-    assumption="a central moment bound c of order 1 + epsilon",
+    assumption="central moment",
     moment="central_moment_bound",
     rate=functools.partial(theory.regret_exponent, "mom"),
+    regret="d^½ T^((1+2ε)/(1+3ε))",
+    valid="adaptive",
+    time="(K d + d²)/r",
+    memory="d² + K",
 )
 def make_mom(
     setup: Setup,
@@ -203,9 +207,13 @@ def make_mom(
     color="#009E73",
     cost=Cost(0.17, 4e-4, 4e-4),
     source="Medina, Yang 2016",
-    assumption="a raw moment bound b of order 1 + epsilon",
+    assumption="raw moment",
     moment="raw_moment_bound",
     rate=functools.partial(theory.regret_exponent, "crt"),
+    regret="d T^(½+1/(2+2ε))",
+    valid="adaptive",
+    time="K d + d²",
+    memory="d² + K",
 )
 def make_crt(
     setup: Setup,

@@ -116,9 +116,13 @@ def menu(design: Design, *, groups: int) -> Policy:
     color="#0072B2",
     cost=Cost(0.9, 1e-4, 0.0),
     source="Shao, Yu, King, Lyu 2018, Algorithm 1",
-    assumption="a central moment bound c of order 1 + epsilon",
+    assumption="central moment",
     moment="central_moment_bound",
     rate=functools.partial(theory.regret_exponent, "menu"),
+    regret="d^((3+ε)/(2+2ε)) T^(1/(1+ε))",
+    valid="in advance",
+    time="d² + k d",
+    memory="d² + k d",
 )
 def make_menu(
     setup: Setup,

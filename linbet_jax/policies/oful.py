@@ -62,6 +62,10 @@ def oful(design: Design) -> Policy:
     source="Abbasi-Yadkori, Pal, Szepesvari 2011",
     assumption="sub-Gaussian noise",
     rate=functools.partial(theory.regret_exponent, "oful"),
+    regret="d T^½",
+    valid="adaptive",
+    time="K d + d²",
+    memory="d² + K",
 )
 def make_oful(
     setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None

@@ -60,13 +60,29 @@ def greedy(design: Design) -> Policy:
     return ridge_policy("greedy", design, radius=None)
 
 
-@register("greedy", color="#56B4E9", cost=Cost(0.2, 2e-4, 2e-4), source="a reference line", assumption="none")
+@register(
+    "greedy",
+    color="#56B4E9",
+    cost=Cost(0.2, 2e-4, 2e-4),
+    source="a reference line",
+    assumption="none",
+    time="K d + d²",
+    memory="d² + K",
+)
 def make_greedy(setup: Setup) -> tuple[Policy, GreedyParams]:
     """Greedy play."""
     return greedy(setup.design), GreedyParams(ridge=setup.ridge, horizon=float(setup.horizon))
 
 
-@register("uniform", color="#7F7F7F", cost=Cost(0.4, 0.0, 0.0), source="a reference line", assumption="none")
+@register(
+    "uniform",
+    color="#7F7F7F",
+    cost=Cost(0.4, 0.0, 0.0),
+    source="a reference line",
+    assumption="none",
+    time="1",
+    memory="1",
+)
 def make_uniform(setup: Setup) -> tuple[Policy, UniformParams]:
     """Uniform play."""
     return uniform(), UniformParams(horizon=float(setup.horizon))

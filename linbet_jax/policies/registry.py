@@ -137,6 +137,12 @@ class Entry:
         assumption: what it asks of the noise.
         moment: the bandit's moment bound that it is told: ``"raw_moment_bound"``, ``"central_moment_bound"`` or None.
         rate: epsilon -> the exponent of T in its regret bound, logarithms apart; None where nothing is proved.
+        regret: that bound in d and T, logarithms apart, as tables write it.
+        valid: the play for which its region or its widths are proved, as tables write it: ``"adaptive"`` (arms chosen
+            from what was seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
+        sets: the decision sets that it plays.
+        time: of a pull, as tables write it: K arms in d dimensions.
+        memory: of one replication, likewise.
     """
 
     name: str
@@ -146,8 +152,13 @@ class Entry:
     cost: Cost
     source: str
     assumption: str
-    moment: str | None
-    rate: Callable[[Any], Any] | None
+    moment: str | None = None
+    rate: Callable[[Any], Any] | None = None
+    regret: str = ""
+    valid: str = ""
+    sets: str = "any"
+    time: str = ""
+    memory: str = ""
 
 
 _ENTRIES: dict[str, Entry] = {}
@@ -164,6 +175,11 @@ def register(
     assumption: str = "",
     moment: str | None = None,
     rate: Callable[[Any], Any] | None = None,
+    regret: str = "",
+    valid: str = "",
+    sets: str = "any",
+    time: str = "",
+    memory: str = "",
 ) -> Callable[[Factory], Factory]:
     """Registers the decorated factory as a policy; see :class:`Entry` for the arguments.
 
@@ -178,7 +194,8 @@ def register(
             make.__qualname__,
         ):
             raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
-        _ENTRIES[name] = Entry(name, make, label or name, color, cost, source, assumption, moment, rate)
+        said = {"regret": regret, "valid": valid, "sets": sets, "time": time, "memory": memory}
+        _ENTRIES[name] = Entry(name, make, label or name, color, cost, source, assumption, moment, rate, **said)
         return make
 
     return registered

@@ -461,9 +461,13 @@ def _by_epochs(parts: _Parts, history: int, epochs: int, enlarge: Callable[[], P
     color="#D55E00",
     cost=Cost(0.2, 8e-4, 0.024),
     source="Shao, Yu, King, Lyu 2018, Algorithm 2",
-    assumption="a raw moment bound b of order 1 + epsilon",
+    assumption="raw moment",
     moment="raw_moment_bound",
     rate=functools.partial(theory.regret_exponent, "tofu"),
+    regret="d T^(1/(1+ε))",
+    valid="in advance",
+    time="K d + C d²",
+    memory="d² + C d",
 )
 def make_tofu(
     setup: Setup,
