@@ -1187,3 +1187,19 @@ def test_one_program_serves_empirical_laws_of_as_many_residuals():
 def test_residuals_that_make_no_law_are_refused(residuals, message):
     with pytest.raises(ValueError, match=message):
         Empirical(residuals)
+
+
+@pytest.mark.parametrize(
+    ("law", "symmetric"),
+    [
+        (SymmetricStable(1.5), True),
+        (CONTAMINATED, True),
+        (Mixture([Gaussian(1.0), CenteredPareto(2.5)], [1, 1]), None),
+        (Empirical([-1.0, 0.0, 1.0]), True),
+        (Empirical([-1.0, -1.0, 2.0]), False),
+        (Custom(laplace, max_order=math.inf), None),
+        (CenteredPareto(2.0), False),
+    ],
+)
+def test_a_law_says_whether_it_is_symmetric_where_it_knows(law, symmetric):
+    assert law.symmetric is symmetric

@@ -59,6 +59,11 @@ class Empirical(Base):
         centered.setflags(write=False)
         object.__setattr__(self, "residuals", centered)
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether the residuals are the same numbers with their signs turned."""
+        return bool(np.array_equal(self.residuals, -self.residuals[::-1]))
+
     def __setattr__(self, name: str, value: Any) -> None:
         """A law does not change."""
         raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set")

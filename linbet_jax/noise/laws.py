@@ -206,7 +206,7 @@ class SymmetricPareto(Additive):
         return np.where(mean == 0.0, self._central(order, mean), 0.5 * sum(sides))
 
 
-@law("symmetric stable", alpha=1.0, scale=0.0)
+@law("symmetric stable", symmetric=True, alpha=1.0, scale=0.0)
 class SymmetricStable(Additive):
     """Symmetric alpha-stable noise: payoff = mean + scale * X with E exp(itX) = exp(-|t|^alpha).
 

@@ -71,6 +71,11 @@ class Mixture(Base):
         return " + ".join(f"{weight:g} {part.name}" for part, weight in parts)
 
     @property
+    def symmetric(self) -> bool | None:
+        """Whether every part is; None where one is not, since others may make up for it."""
+        return True if all(part.symmetric for part in self.laws) else None
+
+    @property
     def form(self) -> str:  # type: ignore[override]
         """That of the parts."""
         return self.laws[0].form

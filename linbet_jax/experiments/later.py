@@ -1,0 +1,405 @@
+"""Every policy beside every other, with the constants that its proof needs and tuned alike: which learns how fast.
+
+The worlds are S1-S4 and four more: rare spikes (the noise that is hardest for a clipped or truncated estimate), stable
+noise (of infinite variance, symmetric), orthonormal arms (no linear structure to use), and decision sets that change at
+every pull. A cell is one policy on one world: it plays the tuning replications with every `radius_scale` of the grid,
+then the evaluation with the literal scale 1, watched by its region, and with the scale that was best. A policy that
+refuses a world, one whose sets change, say, has no cell there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import DATASETS, dataset
+from linbet_jax.errors import InputError
+from linbet_jax.experiments import shared
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
+from linbet_jax.experiments.shared import Task
+from linbet_jax.figures.plotting import Curve, Panel, panel_figure
+from linbet_jax.noise import CenteredPareto, StudentT, SymmetricStable, TwoPointNoise
+from linbet_jax.policies import entry, names
+from linbet_jax.policies.labels import policy_label
+from linbet_jax.statistics.intervals import share_interval
+from linbet_jax.statistics.regret import Summary, summarize
+from linbet_jax.statistics.tables import aligned_table, number, span
+from linbet_jax.statistics.tuning import GRID, choose_scale
+from linbet_jax.storage import provenance
+from linbet_jax.storage.results import digest
+
+__all__ = ["plan", "policies", "worlds"]
+
+SEED = 11  # of the experiment's key; tuning draws from the next one
+SEEDS, TUNING_SEEDS, HORIZON = 16, 4, 10_000
+FULL_SEEDS, FULL_HORIZON = 64, 100_000
+RECORDS = 50
+TIMED, TIMED_SEEDS = ("S1", "orthonormal"), 32  # where a pull is timed, and with how many replications
+DELTA, RIDGE = 0.1, 1.0
+DIM, ARMS = 10, 20  # of the changing sets
+
+
+# What is played ------------------------------------------------------------------------------------------------------
+
+
+def policies() -> list[str]:
+    """The package's own policies, in the order of the registry."""
+    return [name for name in names() if entry(name).make.__module__.startswith("linbet_jax.")]
+
+
+def changing_arms(key: jax.Array, pull: jax.Array) -> jax.Array:
+    """`[K, d]` directions, uniform on the unit sphere, drawn anew at every pull."""
+    arms = jax.random.normal(jax.random.fold_in(key, pull), (ARMS, DIM))
+    return arms / jax.numpy.sqrt(jax.numpy.sum(arms * arms, axis=1, keepdims=True))
+
+
+def worlds() -> dict[str, LinearBandit]:
+    """What is played, by name."""
+    first = dataset("S1")
+    assert first.arms is not None
+    assert first.theta_star is not None
+    unit = np.random.default_rng(0).uniform(size=DIM)
+    spikes, stable = TwoPointNoise(0.03), SymmetricStable(1.5)
+    return {
+        **{name: dataset(name) for name in DATASETS},
+        "spikes": LinearBandit(first.arms, first.theta_star, spikes, epsilon=1.0, name="spikes"),
+        "stable": LinearBandit(first.arms, first.theta_star, stable, epsilon=0.4, name="stable"),
+        "orthonormal": LinearBandit(np.eye(DIM), unit, CenteredPareto(2.0), epsilon=0.5, name="orthonormal"),
+        "changing": LinearBandit.changing_sets(
+            changing_arms, unit, StudentT(3.0), arm_norm=1.001, epsilon=1.0, name="changing"
+        ),
+    }
+
+
+def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
+    """16 seeds and T = 10,000 everywhere; with `full` 64 seeds and T = 100,000."""
+    pulls = horizon or (FULL_HORIZON if full else HORIZON)
+    asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
+    constants: dict[str, Any] = {"horizon": pulls, "key": SEED, "delta": DELTA, "ridge": RIDGE, **asked}
+    tasks, refused = [], []
+    for place, bandit in worlds().items():
+        instance = _instance(bandit)
+        for name in policies():
+            task = Task(place, bandit, instance, name, scales=(1.0,), **constants)
+            try:
+                task.made()
+            except InputError as error:
+                refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
+            else:
+                tasks.append(task)
+    cells = []
+    for task in tasks:
+        timed = _timed(task, tasks)
+        played = len(GRID) * TUNING_SEEDS + 2 * task.seeds if _has_radius(task) else task.seeds
+        kept: dict[str, Any] = {"records": RECORDS, "tuning_seeds": TUNING_SEEDS, "timed": timed}
+        replications = played + 2 * timed * TIMED_SEEDS
+        compute = functools.partial(_compute, timed)
+        cells.append(task.cell(compute, replications=replications, programs=1 + timed, **kept))
+    config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=TUNING_SEEDS, grid=list(GRID))
+
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        return _outputs([_finding(task, results[task.title]) for task in tasks], shared.notes_in(results), refused)
+
+    return Experiment("later", config, dtype, cells, (*shared.CODE, _compute, changing_arms), show)
+
+
+def _instance(bandit: LinearBandit) -> str:
+    """A hash of the world; that of sets that change leaves out their sampler, whose source is part of the code."""
+    if bandit.changing:
+        return digest([np.asarray(bandit.theta_star).tolist(), repr(bandit.noise)])
+    return provenance.instance_digest(bandit)
+
+
+def _has_radius(task: Task) -> bool:
+    return hasattr(task.made()[1][0], "radius_scale")
+
+
+def _timed(task: Task, tasks: Sequence[Task]) -> bool:
+    """Whether the processor time is measured here: on S1, else on orthonormal arms; OFUL's on both."""
+    there = {other.place for other in tasks if other.policy == task.policy}.intersection(TIMED)
+    return task.place in there and (task.policy == "oful" or task.place == min(there, key=TIMED.index))
+
+
+def _compute(timed: bool, task: Task, progress: Progress) -> CellResult:
+    """Tuning, then evaluation through the same compiled program; the time is that of a program that watches nothing."""
+    watched, advance = bool(entry(task.policy).valid), progress.of(task.horizon)
+    more: dict[str, Any] = {"num_records": RECORDS, "coverage": watched}
+    chosen, literal = 1.0, task
+    if _has_radius(task):
+        tuning = dataclasses.replace(task, scales=GRID, seeds=TUNING_SEEDS, key=task.key + 1)
+        played = shared.finals(shared.play(*tuning.made(), tuning, advance, **more))
+        chosen = choose_scale(played["regret"], played["health"])
+        # Two different scales even where tuning chose 1: one alone would be another program.
+        task = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
+    results = shared.play(*task.made(), task, progress.of(task.horizon), **more)
+    microseconds = _microseconds(literal, progress) if timed else math.nan
+    columns = long_form(
+        {"scale": range(len(results)), "seed": range(task.seeds), "pull": results[0].rounds},
+        {
+            "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
+            "health": np.stack([result.health for result in results])[..., None],
+            "worst_ratio": np.stack([_ratios(result.coverage, task.seeds) for result in results])[..., None],
+        },
+    )
+    facts = {
+        "chosen_radius_scale": chosen,
+        "microseconds": microseconds,
+        "notes": shared.notes_of(results[:1]),
+    }
+    return CellResult(columns, facts)
+
+
+def _microseconds(task: Task, progress: Progress) -> float:
+    """Processor time of a pull of one replication, the second time that a program runs."""
+    task = dataclasses.replace(task, seeds=TIMED_SEEDS)
+    shared.play(*task.made(), task, progress.of(task.horizon))
+    begun = time.process_time()
+    shared.play(*task.made(), task, progress.of(task.horizon))
+    return 1e6 * (time.process_time() - begun) / task.pulls
+
+
+def _ratios(coverage: Any, seeds: int) -> NDArray[np.float64]:
+    """`[S]` worst ratios of error to radius; NaN where there is no region."""
+    return np.full(seeds, np.nan) if coverage is None else np.asarray(coverage.worst_ratio, np.float64)
+
+
+# What it gives -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One policy on one world.
+
+    Attributes:
+        task: what was played.
+        pulls: `[R]` pulls that were recorded.
+        literal: `[S, R]` regret with the literal scale.
+        tuned: `[S, R]` with the chosen one; the literal again where nothing is tuned or 1 was chosen.
+        chosen: that scale.
+        health: `[2, S]` health words of both.
+        ratios: `[S]` worst ratios of error to radius under literal play, NaN where there is no region.
+        microseconds: processor time of a pull of one replication; NaN where it was not measured.
+    """
+
+    task: Task
+    pulls: NDArray[np.int64]
+    literal: NDArray[np.float64]
+    tuned: NDArray[np.float64]
+    chosen: float
+    health: NDArray[np.int64]
+    ratios: NDArray[np.float64]
+    microseconds: float
+
+    @property
+    def ends(self) -> tuple[Summary, Summary]:
+        """Final regret, literal and tuned."""
+        literal, tuned = (summarize(regret[:, -1], health) for regret, health in self._both)
+        return literal, tuned
+
+    @property
+    def _both(self) -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+        return list(zip((self.literal, self.tuned), self.health, strict=True))
+
+    @property
+    def curve(self) -> Summary:
+        """Literal regret, `[R]`."""
+        return summarize(self.literal, self.health[0])
+
+    @property
+    def label(self) -> str:
+        """The policy's name, with a star where its region is proved for what is played here."""
+        return policy_label(self.task.policy) + "*" * self.proved
+
+    @property
+    def proved(self) -> bool:
+        """Whether its guarantee holds here: for adaptive play, and under this noise."""
+        about = entry(self.task.policy)
+        return about.valid == "adaptive" and not about.assumption.startswith("sub-Gaussian")
+
+    @property
+    def covered(self) -> tuple[float, float, float]:
+        """Share of the healthy seeds whose region held at every update under literal play, with its 95% interval."""
+        ratios = self.ratios[self.health[0] == 0]
+        if not ratios.size or np.isnan(ratios).any():
+            return math.nan, math.nan, math.nan
+        held = int(np.count_nonzero(ratios <= 1))
+        return held / ratios.size, *share_interval(held, ratios.size, method="clopper-pearson")
+
+
+def _finding(task: Task, result: CellResult) -> Finding:
+    pulls = np.unique(result.columns["pull"])
+    columns = result.shaped(-1, task.seeds, pulls.size)
+    chosen = float(result.facts["chosen_radius_scale"])
+    other = 0 if chosen == 1.0 else -1
+    return Finding(
+        task,
+        pulls,
+        literal=columns["regret"][0],
+        tuned=columns["regret"][other],
+        chosen=chosen,
+        health=columns["health"][[0, other], :, 0],
+        ratios=columns["worst_ratio"][0, :, 0],
+        microseconds=float(result.facts["microseconds"]),
+    )
+
+
+# How it is shown -----------------------------------------------------------------------------------------------------
+
+
+LEGEND = (
+    "Mean final pseudo-regret with its 95% interval (Student t); literal: with the constants of the policy's proof; "
+    "tuned: every radius or width times the scale that was best on {tuning} other seeds. Rank: 1 has the least mean. "
+    "Of uniform: literal regret as a share of uniform play's. Covered: share of seeds whose region (or whose widths, "
+    "for elimination) held at every update under literal play, with its 95% Clopper-Pearson interval; δ = {delta:g} "
+    "promises {promise:g}. Worst ratio: the largest ratio of error to radius that any seed met. *: proved for "
+    "adaptive play under this noise."
+)
+HEADER = (
+    "policy", "literal regret", "rank", "of uniform", "scale", "tuned regret", "rank", "covered", "worst ratio",
+)  # fmt: skip
+TITLES = {
+    "spikes": "spikes: S1's arms, rare far payoffs",
+    "stable": "stable: S1's arms, stable noise",
+    "orthonormal": "orthonormal: K=d=10, Pareto noise",
+    "changing": "changing: 20 new arms a pull, t(3)",
+}
+TIME = "Processor time of a pull of one replication"
+TIME_HEADER = ("policy", "world", "µs", "over OFUL's")
+NOTE = (
+    "Mean cumulative pseudo-regret with the constants of each policy's proof, with 95% intervals. Bold: proved for "
+    "adaptive play under this noise. Coloured dashes: the curve lies on another one."
+)
+
+
+def _outputs(findings: Sequence[Finding], notes: Sequence[str], refused: Sequence[str]) -> Outputs:
+    task = findings[0].task
+    setting = f"{task.setting.replace(', ', f', T = {task.horizon:,}, ', 1)}"
+    legend = LEGEND.format(tuning=TUNING_SEEDS, delta=DELTA, promise=1 - DELTA)
+    places = shared.grouped(findings, lambda finding: finding.task.place)
+    unhealthy = sum(int(np.count_nonzero(finding.health)) for finding in findings)
+    text, markdown = [], [f"# Every policy beside every other ({setting})", "", legend, ""]
+    headlines = [_headline(place, of_place) for place, of_place in places.items()]
+    markdown += ["## Which learns fastest as proved", "", *shared.bullets(headlines)]
+    for of_place in places.values():
+        rows, title = _rows(of_place), _title(of_place[0].task)
+        text += [title, aligned_table(HEADER, rows, left=1), ""]
+        markdown += shared.section(title, HEADER, rows)
+    timed = _times(findings)
+    text += [
+        TIME,
+        aligned_table(TIME_HEADER, timed, left=2),
+        "",
+        f"({setting}) {legend}",
+        "",
+        *headlines,
+        *shared.unhealthy_line(unhealthy),
+    ]
+    markdown += shared.section(TIME, TIME_HEADER, timed)
+    if refused:
+        markdown += ["## What is not played", "", *shared.bullets(f"{reason}." for reason in refused)]
+    markdown += shared.notes_section(notes, unhealthy)
+    documents = {"later.md": "\n".join(markdown), "later.csv": shared.csv_of([_record(f) for f in findings])}
+    return Outputs("\n".join(text), {"later": _figure(places, setting)}, documents, unhealthy)
+
+
+def _title(task: Task) -> str:
+    plain = f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
+    return TITLES.get(task.place, plain)
+
+
+def _uniform(findings: Sequence[Finding]) -> float:
+    return next(float(f.ends[0].mean) for f in findings if f.task.policy == "uniform")
+
+
+def _headline(place: str, findings: Sequence[Finding]) -> str:
+    """The best policy that is proved here, and the best of all, as proved."""
+    uniform = _uniform(findings)
+    best, first = (
+        min(some, key=lambda finding: float(finding.ends[0].mean))
+        for some in ([f for f in findings if f.proved], findings)
+    )
+    said = f"{place}: of those proved here {policy_label(best.task.policy)} learns fastest, {_share(best, uniform)} of"
+    said += " uniform play's regret"
+    return said if first is best else f"{said}; of all {policy_label(first.task.policy)}, {_share(first, uniform)}"
+
+
+def _share(finding: Finding, uniform: float) -> str:
+    return f"{float(finding.ends[0].mean) / uniform:.3f}"
+
+
+def _rows(findings: Sequence[Finding]) -> list[list[str]]:
+    uniform = _uniform(findings)
+    ends = [finding.ends for finding in findings]
+    means = np.array([[float(end.mean) for end in both] for both in ends])
+    ranks = 1 + np.sum(means[:, None] > means[None], axis=1)  # equal means have one rank
+    rows = []
+    for finding, (literal, tuned), (rank, tuned_rank) in zip(findings, ends, ranks, strict=True):
+        worst = np.max(finding.ratios)
+        row = [finding.label, shared.mean_text(literal), f"{rank}", _share(finding, uniform), f"×{finding.chosen:g}"]
+        row += [shared.mean_text(tuned), f"{tuned_rank}", span(*finding.covered, digits=2)]
+        rows.append([*row, "–" if np.isnan(worst) else number(worst)])
+    return rows
+
+
+def _times(findings: Sequence[Finding]) -> list[list[str]]:
+    """Time of a pull of every policy, and as a ratio to OFUL's where both were measured in one world."""
+    timed = [finding for finding in findings if not math.isnan(finding.microseconds)]
+    oful = {finding.task.place: finding.microseconds for finding in timed if finding.task.policy == "oful"}
+    return [
+        [
+            policy_label(finding.task.policy),
+            finding.task.place,
+            number(finding.microseconds, 2),
+            number(finding.microseconds / oful.get(finding.task.place, math.nan), 2),
+        ]
+        for finding in timed
+    ]
+
+
+def _figure(places: Mapping[str, Sequence[Finding]], setting: str) -> Figure:
+    """Literal regret, a panel for each world, in two rows of equally many."""
+    panels = [
+        Panel(
+            _title(findings[0].task),
+            [Curve(f.task.policy, 1.0, f.pulls, f.curve, bold=f.proved) for f in findings],
+        )
+        for findings in places.values()
+    ]
+    rows = 2 if len(panels) % 2 == 0 else 1
+    return panel_figure(
+        [("literal radii", panels[row * len(panels) // rows : (row + 1) * len(panels) // rows]) for row in range(rows)],
+        quantity="cumulative pseudo-regret",
+        spread="interval",
+        nonnegative=True,
+        title=shared.unbroken(f"Every policy with the constants of its proof ({setting})"),
+        note=NOTE,
+    )
+
+
+def _record(finding: Finding) -> dict[str, object]:
+    literal, tuned = finding.ends
+    played = {"world": finding.task.place, "policy": finding.task.policy, "horizon": finding.task.horizon}
+    statistics = ("mean", "sd", "low", "high")
+    worst = float(np.max(finding.ratios))
+    return {
+        **played,
+        "proved": "yes" if finding.proved else "no",
+        "seeds": literal.n,
+        "unhealthy": literal.unhealthy,
+        **shared.statistics_of("literal_", literal, *statistics),
+        "radius_scale": finding.chosen,
+        **shared.statistics_of("tuned_", tuned, *statistics),
+        **dict(zip(("covered", "covered_low", "covered_high"), finding.covered, strict=True)),
+        "worst_ratio": worst,
+        "microseconds": finding.microseconds if not math.isnan(finding.microseconds) else None,
+    }
