@@ -35,12 +35,12 @@ NUMBERS = """
     from linbet_jax.simulation import launches, simulator
     {setting}
     found = {{}}
-    for name, data, dtype in (("oful", "S3", "float64"), ("crt", "S4", "float32"), ("menu", "S2", "float32")):
+    for name, data, dtype in (("oful", "S3", "float64"), ("crt", "S3", "float32"), ("menu", "S1", "float32")):
         bandit = lb.dataset(data)
-        policy, params = lb.make_policy(name, bandit, horizon=3000)
+        policy, params = lb.make_policy(name, bandit, horizon=1000)
         launches._PROGRAMS.clear()
         result = lb.simulate(
-            policy, params, bandit, horizon=3000, num_seeds=5, key=jax.random.key(0), dtype=dtype, block_size=4
+            policy, params, bandit, horizon=1000, num_seeds=5, key=jax.random.key(0), dtype=dtype, block_size=4
         )
         (program,) = launches._PROGRAMS.values()
         calls = [line for line in program.compiled.as_text().splitlines() if "xla_cpu_small_call" in line]

@@ -1,6 +1,6 @@
 """Studies: cells that survive a kill, costs, writers, intervals; what precision, table2 and remark3 make of numbers.
 
-The host side is tested with numbers made up here or a stand-in for the simulator; only the run that is killed is real.
+The host side is tested with numbers made up here or a stand-in for the simulator; test_reproduce.py kills a real run.
 """
 
 import argparse
@@ -10,10 +10,6 @@ import dataclasses
 import json
 import math
 import os
-import signal
-import subprocess
-import sys
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -676,65 +672,3 @@ def test_the_plans_of_remark3():
     assert {own["options"].get("epochs") for own in tasks} == {None, 1, 4, 16, 64, 256, 1024, 2048}
     whole = {cell.title: cell.identity for cell in remark3.plan(seeds=3, full=True, dtype="float32").cells}
     assert (whole["S4/M=10000"]["seeds"], whole["S4/M=10000"]["dtype"]) == (3, "float32")
-
-
-# Whole processes, with the real simulator
-
-RUN = """
-import sys
-from pathlib import Path
-from linbet_jax.simulation import runtime
-from linbet_jax.cli.progress import TerminalReporter
-runtime.prepare("cpu")
-from linbet_jax.experiments import driver, precision
-plan = precision.plan_of([("S1", 200)], 2, ("crt", "oful"))
-out, _ = driver.run(plan, Path(sys.argv[1]), kind="cpu", devices="cpu", reporter=TerminalReporter(quiet=False))
-print(out.text)
-"""
-
-
-@pytest.mark.timeout(280)
-def test_killed_and_resumed_is_the_same_as_uninterrupted(tmp_path):
-    environment = {
-        **os.environ,
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        "PYTHONIOENCODING": "utf-8",
-    }
-
-    def arguments(name):
-        return [sys.executable, "-c", RUN, str(tmp_path / name)]
-
-    def finished(name):
-        done = subprocess.run(
-            arguments(name), env=environment, capture_output=True, text=True, timeout=200, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done
-
-    def contents(name):
-        folder = tmp_path / name
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.name not in (".lock", "manifest.json")
-        }
-
-    whole = finished("whole")
-    with subprocess.Popen(arguments("killed"), env=environment, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not list((tmp_path / "killed").glob("cells/[!.]*.parquet")):
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert process.returncode == -signal.SIGKILL
-    kept = [name for name in contents("killed") if name.endswith(".parquet")]
-    assert len(kept) == 1
-    resumed = finished("killed")
-    assert "1 of 2 cells are done already" in resumed.stderr
-    assert resumed.stdout == whole.stdout
-    assert contents("killed") == contents("whole")
-    statuses = {
-        json.loads((tmp_path / name / "manifest.json").read_text("utf-8"))["status"] for name in ("whole", "killed")
-    }
-    assert statuses == {"finished"}
