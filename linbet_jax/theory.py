@@ -24,6 +24,7 @@ References:
         NeurIPS 2023.
     Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
     Tajdini, Scarlett, Jamieson. Improved regret bounds for linear bandits with heavy-tailed rewards. NeurIPS 2025.
+    Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
 """
 
 from __future__ import annotations
@@ -108,20 +109,23 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim")  # with a regret bound
+BOUNDED = (  # with a regret bound
+    *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim"),
+    *("robust_ucb",),
+)
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
-    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for crmm, whose noise must be
-    symmetric.
+    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination, robust_ucb and the lower bound;
+    (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for
+    crmm, whose noise must be symmetric.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "gopt_elim", "lower-bound"):
+    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "gopt_elim", "robust_ucb", "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -805,6 +809,34 @@ def elimination_phases(
         reason = f"2 d rows of {phase.copies} pulls each" if medians else "2 d"
         raise ValueError(f"horizon={horizon}: the first phase of G-optimal elimination needs T >= {used} ({reason})")
     return tuple(phases)
+
+
+# robust_ucb: truncated means of K arms (Bubeck, Cesa-Bianchi, Lugosi 2013)
+
+
+def robust_ucb_log(horizon: Number, *, num_arms: int, delta: Number) -> Number:
+    """L = ln(2 K T/delta): every arm, every number of its pulls and both tails have a share of delta."""
+    return _log(2 * num_arms * horizon / delta)
+
+
+def robust_ucb_level(
+    number: Number, *, horizon: Number, num_arms: int, delta: Number, raw_moment_bound: Number, epsilon: Number
+) -> Number:
+    """(b j/L)^{1/p}: the j-th payoff of an arm, counted from 1, is kept up to it (Lemma 1 of the paper)."""
+    log = robust_ucb_log(horizon, num_arms=num_arms, delta=delta)
+    return (raw_moment_bound * number / log) ** (1 / (1 + epsilon))
+
+
+def robust_ucb_width(
+    pulls: Number, *, horizon: Number, num_arms: int, delta: Number, raw_moment_bound: Number, epsilon: Number
+) -> Number:
+    """4 b^{1/p} (L/n)^{eps/p} around the truncated mean of n >= 1 payoffs of one arm (Lemma 1 of the paper).
+
+    Bias, variance and range add up to (p + sqrt(2) + 1/3) b^{1/p} (L/n)^{eps/p} at most.
+    """
+    p = 1 + epsilon
+    log = robust_ucb_log(horizon, num_arms=num_arms, delta=delta)
+    return 4 * raw_moment_bound ** (1 / p) * (log / pulls) ** (epsilon / p)
 
 
 # The lower bound (Theorem 1)

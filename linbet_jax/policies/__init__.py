@@ -10,6 +10,7 @@ from linbet_jax.policies.hvt_ucb import HvtParams, hvt_ucb
 from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
+from linbet_jax.policies.robust_ucb import RobustUcbParams, robust_ucb
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -46,6 +47,7 @@ __all__ = [
     "MomParams",
     "OfulParams",
     "RidgeState",
+    "RobustUcbParams",
     "Setup",
     "TofuParams",
     "UniformParams",
@@ -66,6 +68,7 @@ __all__ = [
     "options",
     "register",
     "ridge_policy",
+    "robust_ucb",
     "scaled_radius",
     "tofu",
     "uniform",
