@@ -24,6 +24,8 @@ References:
         NeurIPS 2023.
     Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
     Tajdini, Scarlett, Jamieson. Improved regret bounds for linear bandits with heavy-tailed rewards. NeurIPS 2025.
+    Huang, Zhong, Wang, Yang. Tackling heavy-tailed rewards in reinforcement learning with function approximation:
+        minimax optimal and instance-dependent regret bounds. NeurIPS 2023.
     Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
 """
 
@@ -111,21 +113,21 @@ OWN_NORM = math.inf
 
 BOUNDED = (  # with a regret bound
     *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim"),
-    *("robust_ucb",),
+    *("heavy_oful", "robust_ucb"),
 )
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination, robust_ucb and the lower bound;
+    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb and the lower bound;
     (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for
     crmm, whose noise must be symmetric.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "gopt_elim", "robust_ucb", "lower-bound"):
+    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "heavy_oful", "gopt_elim", "robust_ucb", "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -809,6 +811,55 @@ def elimination_phases(
         reason = f"2 d rows of {phase.copies} pulls each" if medians else "2 d"
         raise ValueError(f"horizon={horizon}: the first phase of G-optimal elimination needs T >= {used} ({reason})")
     return tuple(phases)
+
+
+# heavy_oful: Huber regression over the history (the family of Huang, Zhong, Wang, Yang 2023)
+
+
+def heavy_oful_factor(*, delta: Number, epsilon: Number) -> Number:
+    """C, the radius beyond sqrt(lambda) S in units of t0 l, l = ln(3/delta): derived here.
+
+    C = A/2 + sqrt(A^2/4 + e/l) + ((e-1) 2^p + 1)/2, A = 4/3 + sqrt(16/9 + 8) + 2 kappa. The first two terms bound the
+    score at theta*; the last one is what the at most ((e-1) 2^p + 1) l payoffs whose noise is beyond half their level
+    take from the curvature.
+    """
+    p = 1 + epsilon
+    half = (4 / 3 + math.sqrt(16 / 9 + 8)) / 2 + epsilon**epsilon / p**p
+    log = _heavy_oful_log(delta)
+    return half + _sqrt(half * half + math.e / log) + ((math.e - 1) * 2**p + 1) / 2
+
+
+def _heavy_oful_log(delta: Number) -> Number:
+    """l = ln(3/delta): three events, each for all pulls at once."""
+    return union_log(2 * delta / 3)
+
+
+def heavy_oful_move(
+    horizon: Number,
+    *,
+    dim: int,
+    delta: Number,
+    central_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    arm_norm: Number,
+) -> Number:
+    """t0 = c^{1/p} sqrt(k) T^a l^{-1/p}, `hvt_move` with l = ln(3/delta); derived here."""
+    return hvt_move(
+        horizon,
+        dim=dim,
+        delta=2 * delta / 3,
+        central_moment_bound=central_moment_bound,
+        epsilon=epsilon,
+        ridge=ridge,
+        arm_norm=arm_norm,
+    )
+
+
+def heavy_oful_radius(*, move: Number, delta: Number, epsilon: Number, ridge: Number, theta_norm: Number) -> Number:
+    """beta = sqrt(lambda) S + C t0 l, the same for every t <= T; derived here. `move` is t0, `heavy_oful_move`."""
+    factor = heavy_oful_factor(delta=delta, epsilon=epsilon)
+    return initial_radius(ridge=ridge, theta_norm=theta_norm) + factor * move * _heavy_oful_log(delta)
 
 
 # robust_ucb: truncated means of K arms (Bubeck, Cesa-Bianchi, Lugosi 2013)

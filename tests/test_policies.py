@@ -42,6 +42,7 @@ EVERY = [
     ("hvt_ucb", {}),
     ("crtm", {}),
     ("crmm", {}),
+    ("heavy_oful", {}),
     ("gopt_elim", {}),
     ("robust_ucb", {}),
     ("uniform", {}),
@@ -157,9 +158,10 @@ def run_plain(name, bandit):
     )
 
 
-@pytest.mark.parametrize("name", ["menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm"])
+@pytest.mark.parametrize("name", ["menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "heavy_oful"])
 def test_doubling_the_scale_doubles_the_optimistic_term(name, monkeypatch):  # P4
     modules = ["linbet_jax.policies.ridge", "linbet_jax.policies.menu", "linbet_jax.policies.tofu"]
+    modules.append("linbet_jax.policies.heavy_oful")
     bandit = bandit_of()
     seen = []
 
@@ -328,8 +330,8 @@ def test_zero_arms(name, options):  # P10
 def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 0
     arms, theta = (np.eye(2), np.zeros(2)) if name == "robust_ucb" else (np.zeros((3, 2)), np.ones(2))
     nothing = lb.LinearBandit(arms, theta, lb.noise.Pareto(2.0), epsilon=0.5)
-    if name == "hvt_ucb":  # it would clip every payoff to its estimate
-        with pytest.raises(ValueError, match=r"central_moment_bound=0.0: must be positive for hvt_ucb"):
+    if name in ("hvt_ucb", "heavy_oful"):  # they would clip every payoff to their estimate
+        with pytest.raises(ValueError, match=rf"central_moment_bound=0.0: must be positive for {name}"):
             run(name, nothing)
         return
     result = run(name, nothing, **({"assume_symmetric": True} if name == "crmm" else {}))
@@ -495,7 +497,7 @@ def test_unknown_names_list_the_known_ones():
     with pytest.raises(
         ValueError,
         match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, hvt_ucb, crtm, "
-        r"crmm, gopt_elim, ",
+        r"crmm, heavy_oful, gopt_elim, ",
     ):
         lb.make_policy("tof", bandit_of(), horizon=100)
     with pytest.raises(ValueError, match=r"option levle='proof' \(did you mean level\?\): tofu knows level, two_sided"):

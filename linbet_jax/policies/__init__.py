@@ -9,6 +9,7 @@ from linbet_jax.policies.oful import OfulParams, oful
 from linbet_jax.policies.hvt_ucb import HvtParams, hvt_ucb
 from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
+from linbet_jax.policies.heavy_oful import HeavyOfulParams, heavy_oful
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.robust_ucb import RobustUcbParams, robust_ucb
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
@@ -42,6 +43,7 @@ __all__ = [
     "FixedSet",
     "GoptElimParams",
     "GreedyParams",
+    "HeavyOfulParams",
     "HvtParams",
     "MenuParams",
     "MomParams",
@@ -59,6 +61,7 @@ __all__ = [
     "entry",
     "gopt_elim",
     "greedy",
+    "heavy_oful",
     "hvt_ucb",
     "make_policy",
     "menu",
