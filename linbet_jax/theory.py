@@ -27,6 +27,7 @@ References:
     Huang, Zhong, Wang, Yang. Tackling heavy-tailed rewards in reinforcement learning with function approximation:
         minimax optimal and instance-dependent regret bounds. NeurIPS 2023.
     Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
+    Xue, Wang, Wang, Zhang. Nearly optimal regret for stochastic linear bandits with heavy-tailed payoffs. IJCAI 2020.
 """
 
 from __future__ import annotations
@@ -113,21 +114,22 @@ OWN_NORM = math.inf
 
 BOUNDED = (  # with a regret bound
     *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim"),
-    *("heavy_oful", "robust_ucb"),
+    *("heavy_oful", "robust_ucb", "sup_bmm", "sup_btc"),
 )
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb and the lower bound;
-    (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for
-    crmm, whose noise must be symmetric.
+    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb, sup_bmm, sup_btc and the
+    lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be
+    sub-Gaussian, and for crmm, whose noise must be symmetric.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "heavy_oful", "gopt_elim", "robust_ucb", "lower-bound"):
+    fastest = ("menu", "tofu", "hvt_ucb", "crtm", "heavy_oful", "gopt_elim", "robust_ucb", "sup_bmm", "sup_btc")
+    if policy in (*fastest, "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -888,6 +890,75 @@ def robust_ucb_width(
     p = 1 + epsilon
     log = robust_ucb_log(horizon, num_arms=num_arms, delta=delta)
     return 4 * raw_moment_bound ** (1 / p) * (log / pulls) ** (epsilon / p)
+
+
+# sup_btc and sup_bmm: stages (the family of Xue, Wang, Wang, Zhang 2020)
+
+
+def sup_stages(rounds: int) -> int:
+    """floor(ln T) stages, and at least one; T counts pulls, or epochs."""
+    return max(1, math.floor(math.log(rounds)))
+
+
+def sup_log(horizon: Number, *, num_arms: int, num_stages: int, delta: Number) -> Number:
+    """L = ln(2 K T S/delta): every arm, pull and stage and both tails have a share of delta."""
+    return _log(2 * num_arms * horizon * num_stages / delta)
+
+
+def sup_btc_factor(horizon: Number, *, num_arms: int, delta: Number, raw_moment_bound: Number) -> Number:
+    """(2/3) l + sqrt(2 l b) + b with l = ln(2 T K ln T/delta), the paper's alpha of truncation over t^a.
+
+    Of T = 2 and below ln T is taken as 1.
+    """
+    namespace = _namespace(horizon, delta)
+    logs = namespace.maximum(_log(horizon), 1.0)
+    log = _log(2 * horizon * num_arms * logs / delta)
+    return 2 / 3 * log + _sqrt(2 * log * raw_moment_bound) + raw_moment_bound
+
+
+class SupSchedule(NamedTuple):
+    """Epochs of sup_bmm and bmm_ucb: all counts are host integers.
+
+    Attributes:
+        copies: k, pulls per epoch.
+        epochs: N = floor(T/k).
+        stages: S = floor(ln N), at least 1; 1 without stages.
+    """
+
+    copies: int
+    epochs: int
+    stages: int
+
+
+def sup_bmm_schedule(
+    horizon: int, *, num_arms: int, delta: float, literal: bool = False, staged: bool = True
+) -> SupSchedule:
+    """The smallest odd k whose medians fail with at most delta/(N K S), N = floor(T/k); host numbers only.
+
+    With ``literal`` the paper's k = ceil(8 ln(2 K T ln T/delta)), even or odd.
+
+    Raises:
+        ValueError: if T is too short for one epoch.
+    """
+
+    def made(copies: int) -> SupSchedule:
+        epochs = horizon // copies
+        return SupSchedule(copies, epochs, sup_stages(max(epochs, 1)) if staged else 1)
+
+    def needed(plan: SupSchedule) -> int:
+        return median_copies(delta / (max(plan.epochs, 1) * num_arms * plan.stages))
+
+    if literal:
+        copies = math.ceil(8 * math.log(2 * num_arms * horizon * max(math.log(horizon), 1) / delta))
+        smallest = f"{copies} pulls, the paper's k"
+    else:
+        copies = needed(made(1))  # more than enough: longer epochs are fewer
+        while copies > 1 and needed(made(copies - 2)) <= copies - 2:
+            copies -= 2
+        smallest = f"{median_copies(delta / num_arms)} pulls, one epoch's"
+    if copies > horizon:
+        raise ValueError(f"horizon={horizon}: medians of {num_arms} arms at delta={delta} need at least {smallest}")
+    return made(copies)
 
 
 # The lower bound (Theorem 1)

@@ -44,6 +44,8 @@ EVERY = [
     ("crmm", {}),
     ("heavy_oful", {}),
     ("gopt_elim", {}),
+    ("sup_bmm", {}),
+    ("sup_btc", {}),
     ("robust_ucb", {}),
     ("uniform", {}),
     ("greedy", {}),
@@ -369,7 +371,7 @@ def test_d_1_is_the_scalar_formula():  # P5
 @pytest.mark.parametrize("name", lb.policies.names())
 def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
     bandit = bandit_for(name)
-    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24}.get(name, 8)
+    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24, "sup_bmm": 24, "bmm_ucb": 24}.get(name, 8)
     with jax.enable_x64(x64):
         if dtype == "float64" and not x64:
             with pytest.raises(ValueError, match=r"dtype='float64': needs jax.config.update"):

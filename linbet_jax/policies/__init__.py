@@ -11,6 +11,7 @@ from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.heavy_oful import HeavyOfulParams, heavy_oful
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
+from linbet_jax.policies.sup import SupBmmParams, SupBtcParams, sup_bmm, sup_btc
 from linbet_jax.policies.robust_ucb import RobustUcbParams, robust_ucb
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
@@ -51,6 +52,8 @@ __all__ = [
     "RidgeState",
     "RobustUcbParams",
     "Setup",
+    "SupBmmParams",
+    "SupBtcParams",
     "TofuParams",
     "UniformParams",
     "bystander",
@@ -73,6 +76,8 @@ __all__ = [
     "ridge_policy",
     "robust_ucb",
     "scaled_radius",
+    "sup_bmm",
+    "sup_btc",
     "tofu",
     "uniform",
 ]

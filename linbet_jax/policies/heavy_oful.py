@@ -297,7 +297,7 @@ def _check(params: HeavyOfulParams) -> None:
     "heavy_oful",
     label="Heavy-OFUL",
     color="#332288",
-    cost=Cost(1.0, 1e-3, 1e-2),
+    cost=Cost(0.8, 7e-4, 1e-2),
     source="after Huang, Zhong, Wang, Yang 2023",
     assumption="a central moment bound c of order 1 + epsilon",
     moment="central_moment_bound",
