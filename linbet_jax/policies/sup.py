@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.fixed_design import bmm_width, btc_level, btc_width, power
-from linbet_jax.kernels.gram import dot, sweep_inverse
+from linbet_jax.kernels.gram import compensated, dot, sweep_inverse
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms
@@ -32,6 +32,7 @@ from linbet_jax.policies.registry import Cost, Setup, register
 
 CONSTANTS = ("derived", "paper2020")
 _CHUNK = 64  # rows of a stage that are truncated at a time
+_LARGE = 8  # payoffs of an arm in a stage that are truncated one by one
 _MOST = {"float32": 1e15, "float64": 1e100}  # a payoff beyond it counts as this: no sum of medians becomes NaN
 
 
@@ -104,8 +105,8 @@ class SupState(NamedTuple):
 
     Attributes:
         stages: what every stage knows.
-        payoffs: what the stages keep of them: of sup_btc (arms [S T'] int32, payoffs [S T']), memory O(S T); of
-            sup_bmm [S, k, d], sums of y x of every copy.
+        payoffs: what the stages keep of them: of sup_btc `Truncated`, memory O(S T); of sup_bmm [S, k, d], sums of y x
+            of every copy.
         updates: [] int32, pulls or epochs played. The same in every replication.
         arm: [] int32, the next one.
         stage: [] int32, the one that its payoffs enter; S where none does.
@@ -153,45 +154,93 @@ def _grown(number: jax.Array, factor: Any, params: Any) -> Any:
     return factor * number.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
 
 
+class Truncated(NamedTuple):
+    """What truncation keeps; T' is T, rounded up.
+
+    Attributes:
+        arms: [S T'] int32, those of the stages' rows in their order.
+        payoffs: [S T'], theirs.
+        large: [S, K, 8], the largest payoffs of every arm in a stage.
+        rest: [S, K], the sums of all other payoffs.
+        lost: [S, K], what rounding has kept out of these so far.
+    """
+
+    arms: jax.Array
+    payoffs: jax.Array
+    large: jax.Array
+    rest: jax.Array
+    lost: jax.Array
+
+
 def _truncation(num_stages: int, history: int, literal: bool, staged: bool) -> _Estimator:
-    """Truncated ridge estimates: the weights of a stage's rows change with it, so all of its rows are summed anew."""
+    """Truncated ridge estimates: the weights of a stage's rows change with it, so its payoffs are judged anew.
+
+    Where the level spares all but an arm's largest payoffs, their sum is enough; else the stage's rows are read.
+    """
     length = _CHUNK * math.ceil(history / _CHUNK)
 
-    def log_term(arms: jax.Array, params: SupBtcParams) -> Any:
-        return theory.sup_log(params.horizon, num_arms=arms.shape[0], num_stages=num_stages, delta=params.delta)
+    def log_term(num_arms: int, params: SupBtcParams) -> Any:
+        return theory.sup_log(params.horizon, num_arms=num_arms, num_stages=num_stages, delta=params.delta)
 
-    def begin(arms: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jnp.zeros(num_stages * length, jnp.int32), jnp.zeros(num_stages * length, arms.dtype)
+    def begin(arms: jax.Array) -> Truncated:
+        zeros = jnp.zeros((num_stages, arms.shape[0]), arms.dtype)
+        large = jnp.zeros((*zeros.shape, _LARGE), arms.dtype)
+        rows = num_stages * length
+        return Truncated(jnp.zeros(rows, jnp.int32), jnp.zeros(rows, arms.dtype), large, zeros, zeros)
+
+    def remember(payoffs: Truncated, index: jax.Array, observed: jax.Array, row: _Row) -> Truncated:
+        recorded = row.num_rows > 0
+        place = jnp.where(recorded, row.stage * length + row.num_rows - 1, num_stages * length)  # beyond: dropped
+        large = payoffs.large[row.stage, index]
+        least = jnp.argmin(jnp.abs(large))
+        enters = jnp.abs(observed) > jnp.abs(large[least])
+        entered = recorded & enters
+        here = (jnp.arange(num_stages) == row.stage)[:, None] & (jnp.arange(payoffs.rest.shape[1]) == index)
+        term = jnp.where(recorded & here, jnp.where(enters, large[least], observed), 0)
+        rest, lost = compensated(payoffs.rest, payoffs.lost, term)
+        return Truncated(
+            payoffs.arms.at[place].set(index.astype(jnp.int32), mode="drop"),
+            payoffs.payoffs.at[place].set(observed, mode="drop"),
+            payoffs.large.at[row.stage, index, least].set(jnp.where(entered, observed, large[least])),
+            rest,
+            lost,
+        )
 
     def add(
-        payoffs: Any, index: jax.Array, observed: jax.Array, row: _Row, arms: jax.Array, params: SupBtcParams
-    ) -> tuple[Any, jax.Array, jax.Array]:
-        first = row.stage * length
-        place = jnp.where(row.num_rows > 0, first + row.num_rows - 1, num_stages * length)  # out of bounds: dropped
-        played = payoffs[0].at[place].set(index.astype(jnp.int32), mode="drop")
-        seen = payoffs[1].at[place].set(observed[0], mode="drop")
+        payoffs: Truncated, index: jax.Array, observed: jax.Array, row: _Row, arms: jax.Array, params: SupBtcParams
+    ) -> tuple[Truncated, jax.Array, jax.Array]:
+        after = remember(payoffs, index, observed[0], row)
         spread = (params.raw_moment_bound * row.powers) ** (1 / (1 + params.epsilon))  # M
-        log = log_term(arms, params)
+        log = log_term(arms.shape[0], params)
         levels = row.powers ** (1 / (1 + params.epsilon)) if literal else btc_level(spread, log, params.epsilon)
 
-        def some(part: jax.Array, total: jax.Array) -> jax.Array:
-            start = first + part * _CHUNK
-            weights = row.weights[jax.lax.dynamic_slice_in_dim(played, start, _CHUNK)]  # [rows, K]
-            products = weights * jax.lax.dynamic_slice_in_dim(seen, start, _CHUNK)[:, None]
-            fresh = jnp.arange(_CHUNK) < row.num_rows - part * _CHUNK
-            return total + jnp.sum(jnp.where(fresh[:, None] & (jnp.abs(products) <= levels), products, 0), axis=0)
+        def truncated(products: jax.Array) -> jax.Array:
+            """Products [K, ...] of every arm, 0 where they are beyond its level."""
+            return jnp.where(jnp.abs(products) <= levels.reshape((-1,) + (1,) * (products.ndim - 1)), products, 0)
 
-        parts = (row.num_rows + _CHUNK - 1) // _CHUNK
-        values = jax.lax.fori_loop(jnp.zeros_like(parts), parts, some, jnp.zeros_like(row.powers))
-        return (played, seen), values, btc_width(spread, log, params.epsilon)
+        large = after.large[row.stage]  # [K, 8]
+        spared = jnp.all(jnp.abs(row.weights) * jnp.min(jnp.abs(large), axis=1) <= levels[:, None])
+        short = dot(row.weights, after.rest[row.stage])
+        for j in range(_LARGE):
+            short = short + jnp.sum(truncated(row.weights * large[:, j]), axis=1)
+
+        def some(part: jax.Array, total: jax.Array) -> jax.Array:
+            start = row.stage * length + part * _CHUNK
+            weights = row.weights[jax.lax.dynamic_slice_in_dim(after.arms, start, _CHUNK)]  # [rows, K]
+            products = weights * jax.lax.dynamic_slice_in_dim(after.payoffs, start, _CHUNK)[:, None]
+            fresh = jnp.arange(_CHUNK) < row.num_rows - part * _CHUNK
+            kept = fresh[:, None] & (jnp.abs(products) <= levels)
+            return total + jnp.sum(jnp.where(kept, products, 0), axis=0)
+
+        parts = jnp.where(spared, 0, (row.num_rows + _CHUNK - 1) // _CHUNK)
+        read = jax.lax.fori_loop(jnp.zeros_like(parts), parts, some, jnp.zeros_like(row.powers))
+        return after, jnp.where(spared, short, read), btc_width(spread, log, params.epsilon)
 
     def widths(stages: Stages, number: jax.Array, params: SupBtcParams) -> jax.Array:
         if not literal and staged:
             return stages.noise + _bias(stages, params)
         if not literal:
-            log = theory.sup_log(
-                params.horizon, num_arms=stages.counts.shape[1], num_stages=num_stages, delta=params.delta
-            )
+            log = log_term(stages.counts.shape[1], params)
             unit = btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
             return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
         factor = theory.sup_btc_factor(
