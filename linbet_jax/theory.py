@@ -24,6 +24,10 @@ References:
         NeurIPS 2023.
     Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
     Tajdini, Scarlett, Jamieson. Improved regret bounds for linear bandits with heavy-tailed rewards. NeurIPS 2025.
+    Huang, Zhong, Wang, Yang. Tackling heavy-tailed rewards in reinforcement learning with function approximation:
+        minimax optimal and instance-dependent regret bounds. NeurIPS 2023.
+    Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
+    Xue, Wang, Wang, Zhang. Nearly optimal regret for stochastic linear bandits with heavy-tailed payoffs. IJCAI 2020.
 """
 
 from __future__ import annotations
@@ -108,20 +112,24 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim")  # with a regret bound
+BOUNDED = (  # with a regret bound
+    *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim"),
+    *("heavy_oful", "robust_ucb", "sup_bmm", "sup_btc"),
+)
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
-    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for crmm, whose noise must be
-    symmetric.
+    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb, sup_bmm, sup_btc and the
+    lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be
+    sub-Gaussian, and for crmm, whose noise must be symmetric.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    if policy in ("menu", "tofu", "hvt_ucb", "crtm", "gopt_elim", "lower-bound"):
+    fastest = ("menu", "tofu", "hvt_ucb", "crtm", "heavy_oful", "gopt_elim", "robust_ucb", "sup_bmm", "sup_btc")
+    if policy in (*fastest, "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -805,6 +813,152 @@ def elimination_phases(
         reason = f"2 d rows of {phase.copies} pulls each" if medians else "2 d"
         raise ValueError(f"horizon={horizon}: the first phase of G-optimal elimination needs T >= {used} ({reason})")
     return tuple(phases)
+
+
+# heavy_oful: Huber regression over the history (the family of Huang, Zhong, Wang, Yang 2023)
+
+
+def heavy_oful_factor(*, delta: Number, epsilon: Number) -> Number:
+    """C, the radius beyond sqrt(lambda) S in units of t0 l, l = ln(3/delta): derived here.
+
+    C = A/2 + sqrt(A^2/4 + e/l) + ((e-1) 2^p + 1)/2, A = 4/3 + sqrt(16/9 + 8) + 2 kappa. The first two terms bound the
+    score at theta*; the last one is what the at most ((e-1) 2^p + 1) l payoffs whose noise is beyond half their level
+    take from the curvature.
+    """
+    p = 1 + epsilon
+    half = (4 / 3 + math.sqrt(16 / 9 + 8)) / 2 + epsilon**epsilon / p**p
+    log = _heavy_oful_log(delta)
+    return half + _sqrt(half * half + math.e / log) + ((math.e - 1) * 2**p + 1) / 2
+
+
+def _heavy_oful_log(delta: Number) -> Number:
+    """l = ln(3/delta): three events, each for all pulls at once."""
+    return union_log(2 * delta / 3)
+
+
+def heavy_oful_move(
+    horizon: Number,
+    *,
+    dim: int,
+    delta: Number,
+    central_moment_bound: Number,
+    epsilon: Number,
+    ridge: Number,
+    arm_norm: Number,
+) -> Number:
+    """t0 = c^{1/p} sqrt(k) T^a l^{-1/p}, `hvt_move` with l = ln(3/delta); derived here."""
+    return hvt_move(
+        horizon,
+        dim=dim,
+        delta=2 * delta / 3,
+        central_moment_bound=central_moment_bound,
+        epsilon=epsilon,
+        ridge=ridge,
+        arm_norm=arm_norm,
+    )
+
+
+def heavy_oful_radius(*, move: Number, delta: Number, epsilon: Number, ridge: Number, theta_norm: Number) -> Number:
+    """beta = sqrt(lambda) S + C t0 l, the same for every t <= T; derived here. `move` is t0, `heavy_oful_move`."""
+    factor = heavy_oful_factor(delta=delta, epsilon=epsilon)
+    return initial_radius(ridge=ridge, theta_norm=theta_norm) + factor * move * _heavy_oful_log(delta)
+
+
+# robust_ucb: truncated means of K arms (Bubeck, Cesa-Bianchi, Lugosi 2013)
+
+
+def robust_ucb_log(horizon: Number, *, num_arms: int, delta: Number) -> Number:
+    """L = ln(2 K T/delta): every arm, every number of its pulls and both tails have a share of delta."""
+    return _log(2 * num_arms * horizon / delta)
+
+
+def robust_ucb_level(
+    number: Number, *, horizon: Number, num_arms: int, delta: Number, raw_moment_bound: Number, epsilon: Number
+) -> Number:
+    """(b j/L)^{1/p}: the j-th payoff of an arm, counted from 1, is kept up to it (Lemma 1 of the paper)."""
+    log = robust_ucb_log(horizon, num_arms=num_arms, delta=delta)
+    return (raw_moment_bound * number / log) ** (1 / (1 + epsilon))
+
+
+def robust_ucb_width(
+    pulls: Number, *, horizon: Number, num_arms: int, delta: Number, raw_moment_bound: Number, epsilon: Number
+) -> Number:
+    """4 b^{1/p} (L/n)^{eps/p} around the truncated mean of n >= 1 payoffs of one arm (Lemma 1 of the paper).
+
+    Bias, variance and range add up to (p + sqrt(2) + 1/3) b^{1/p} (L/n)^{eps/p} at most.
+    """
+    p = 1 + epsilon
+    log = robust_ucb_log(horizon, num_arms=num_arms, delta=delta)
+    return 4 * raw_moment_bound ** (1 / p) * (log / pulls) ** (epsilon / p)
+
+
+# sup_btc and sup_bmm: stages (the family of Xue, Wang, Wang, Zhang 2020)
+
+
+def sup_stages(rounds: int) -> int:
+    """floor(ln T) stages, and at least one; T counts pulls, or epochs."""
+    return max(1, math.floor(math.log(rounds)))
+
+
+def sup_log(horizon: Number, *, num_arms: int, num_stages: int, delta: Number) -> Number:
+    """L = ln(2 K T S/delta): every arm, pull and stage and both tails have a share of delta."""
+    return _log(2 * num_arms * horizon * num_stages / delta)
+
+
+def sup_btc_factor(horizon: Number, *, num_arms: int, delta: Number, raw_moment_bound: Number) -> Number:
+    """(2/3) l + sqrt(2 l b) + b with l = ln(2 T K ln T/delta), the paper's alpha of truncation over t^a.
+
+    Of T = 2 and below ln T is taken as 1.
+    """
+    namespace = _namespace(horizon, delta)
+    logs = namespace.maximum(_log(horizon), 1.0)
+    log = _log(2 * horizon * num_arms * logs / delta)
+    return 2 / 3 * log + _sqrt(2 * log * raw_moment_bound) + raw_moment_bound
+
+
+class SupSchedule(NamedTuple):
+    """Epochs of sup_bmm and bmm_ucb: all counts are host integers.
+
+    Attributes:
+        copies: k, pulls per epoch.
+        epochs: N = floor(T/k).
+        stages: S = floor(ln N), at least 1; 1 without stages.
+    """
+
+    copies: int
+    epochs: int
+    stages: int
+
+
+def sup_bmm_schedule(
+    horizon: int, *, num_arms: int, delta: float, literal: bool = False, staged: bool = True
+) -> SupSchedule:
+    """The smallest odd k whose medians fail with at most delta/(N K S), N = floor(T/k); host numbers only.
+
+    With ``literal`` the paper's k = ceil(8 ln(2 K T ln T/delta)), even or odd.
+
+    Raises:
+        ValueError: if T is too short for one epoch.
+    """
+
+    def made(copies: int) -> SupSchedule:
+        epochs = horizon // copies
+        return SupSchedule(copies, epochs, sup_stages(max(epochs, 1)) if staged else 1)
+
+    def needed(plan: SupSchedule) -> int:
+        return median_copies(delta / (max(plan.epochs, 1) * num_arms * plan.stages))
+
+    if literal:
+        copies = math.ceil(8 * math.log(2 * num_arms * horizon * max(math.log(horizon), 1) / delta))
+        smallest = f"{copies} pulls, the paper's k"
+    else:
+        copies = needed(made(1))  # more than enough: longer epochs are fewer
+        while copies > 1 and needed(made(copies - 2)) <= copies - 2:
+            copies -= 2
+        smallest = f"{median_copies(delta / num_arms)} pulls, one epoch's"
+    if copies > horizon:
+        raise ValueError(f"horizon={horizon}: medians of {num_arms} arms at delta={delta} need at least {smallest}")
+    return made(copies)
 
 
 # The lower bound (Theorem 1)

@@ -171,3 +171,52 @@ class CrmmOracle(Oracle):
         c = self.constants
         assert isinstance(c, LaterConstants)
         return c.quantile * math.sqrt(2.0 * (self.half_log_det_ratio() + c.log)) + c.bias
+
+
+class HeavyOfulOracle(Oracle):
+    """Huber regression over the whole history, solved anew at every pull by reweighted ridge regression."""
+
+    def __init__(self, arms: ArrayLike, constants: LaterConstants):
+        p, log = constants.power, math.log(3.0 / constants.delta)
+        kappa = (p - 1.0) ** (p - 1.0) / p**p
+        A = 4.0 / 3.0 + math.sqrt(16.0 / 9.0 + 8.0) + 2.0 * kappa
+        C = A / 2.0 + math.sqrt(A**2 / 4.0 + math.e / log) + ((math.e - 1.0) * 2.0**p + 1.0) / 2.0
+        nu = constants.central_moment_bound ** (1.0 / p)
+        growth = math.sqrt(potential(np.asarray(arms).shape[-1], constants, constants.ridge))
+        self.t0 = nu * growth * constants.horizon**constants.growth * log ** (-1.0 / p)
+        self.literal = constants.bias + C * self.t0 * log
+        self.cap = self.t0 / (2.0 * self.literal)
+        super().__init__(arms, constants)
+
+    def reset(self) -> None:
+        super().reset()
+        self.radius = self.constants.radius_scale * self.literal
+        self.rows: list[tuple[Array, float, float, float]] = []  # x, y, weight, h
+        self.clipped = 0
+
+    def observe(self, feature: Array, payoffs: Array) -> None:
+        self.features.append(feature)
+        q = float(feature @ np.linalg.inv(self.gram) @ feature)
+        om = min(1.0, self.cap / q)
+        h = self.t0 * math.sqrt((1.0 + om * q) / (om * q)) / math.sqrt(om)
+        self.gram = self.gram + om * np.outer(feature, feature)
+        self.rows.append((feature, float(payoffs[0]), om, h))
+        x, y, weights, levels = (np.array(column) for column in zip(*self.rows, strict=True))
+        for _ in range(20_000):
+            residuals = y - x @ self.estimate
+            score = x.T @ (weights * np.clip(residuals, -levels, levels))
+            gradient = self.constants.ridge * self.estimate - score
+            if np.max(np.abs(gradient)) < 1e-10:
+                break
+            each = weights * np.minimum(1.0, levels / np.maximum(np.abs(residuals), 1e-300))
+            gram = (x * each[:, None]).T @ x + self.constants.ridge * np.eye(self.dim)
+            self.estimate = np.linalg.solve(gram, x.T @ (each * y))
+        else:
+            raise AssertionError("no minimiser was found")
+        self.clipped = int(np.sum(np.abs(residuals) > levels))
+
+    def update(self, payoffs: Array) -> None:
+        raise NotImplementedError
+
+    def beta(self, count: int) -> float:
+        return self.literal

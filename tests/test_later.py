@@ -36,11 +36,13 @@ def test_every_policy_plays_every_world_or_says_why_not(experiment):
         assert f"{place}/oful" in titles
         assert f"{place}/uniform" in titles
     assert {title.partition("/")[2] for title in titles} == set(later.policies())
+    assert "S4/btc_ucb" not in titles  # minutes; with full it is there
     assert "changing/gopt_elim" not in titles
     assert "S3/crmm" not in titles
     assert "stable/crmm" in titles
     timed = [cell.title for cell in experiment.cells if cell.identity["timed"]]
-    assert len(timed) == len(later.policies()) + 1
+    assert sorted({title.partition("/")[2] for title in timed}) == sorted(later.policies())
+    assert len(timed) == len(later.policies()) + 1  # OFUL in both worlds
     assert {"S1/oful", "orthonormal/oful", "S1/gopt_elim"} <= set(timed)
 
 
@@ -48,6 +50,7 @@ def test_the_full_version_is_larger_and_the_plan_says_what_it_costs(experiment):
     full = later.plan(seeds=None, full=True, dtype="float64")
     assert {cell.identity["horizon"] for cell in full.cells} == {later.FULL_HORIZON}
     assert {cell.identity["seeds"] for cell in full.cells} == {later.FULL_SEEDS}
+    assert "S4/btc_ucb" in {cell.title for cell in full.cells}
     assert full.core_seconds > 3 * experiment.core_seconds
     assert "minutes on 2 cores" in full.cost(2)
 

@@ -42,7 +42,11 @@ EVERY = [
     ("hvt_ucb", {}),
     ("crtm", {}),
     ("crmm", {}),
+    ("heavy_oful", {}),
     ("gopt_elim", {}),
+    ("sup_bmm", {}),
+    ("sup_btc", {}),
+    ("robust_ucb", {}),
     ("uniform", {}),
     ("greedy", {}),
 ]
@@ -58,6 +62,14 @@ def bandit_of(num_arms=6, dim=3, noise=None, seed=0, **known):
         noise=noise or lb.noise.StudentT(3.0),
         **known,
     )
+
+
+def bandit_for(name, num_arms=6, dim=3):
+    """`bandit_of`, or a bandit of arms that the policy plays."""
+    if name != "robust_ucb":
+        return bandit_of(num_arms, dim)
+    arms = np.eye(min(num_arms, dim), dim)
+    return lb.LinearBandit(arms, np.arange(1.0, dim + 1.0), lb.noise.StudentT(3.0))
 
 
 def cast(params, dtype=jnp.float64):
@@ -84,7 +96,7 @@ def run(name, bandit, horizon=HORIZON, num_seeds=2, trace=True, dtype="float64",
 
 @pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
 def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
-    bandit = bandit_of()
+    bandit = bandit_for(name)
     policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **options)
     params, arms = cast(params), jnp.asarray(bandit.arms)
     state = policy.init(arms, params)
@@ -113,8 +125,9 @@ def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
 
 @pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
 def test_making_a_policy_again_gives_an_equal_one(name, options):
-    first, params = lb.make_policy(name, bandit_of(), horizon=HORIZON, **options)
-    second, _ = lb.make_policy(name, bandit_of(seed=1), horizon=HORIZON, radius_scale=0.1, ridge=2.0, **options)
+    other = bandit_for(name) if name == "robust_ucb" else bandit_of(seed=1)
+    first, params = lb.make_policy(name, bandit_for(name), horizon=HORIZON, **options)
+    second, _ = lb.make_policy(name, other, horizon=HORIZON, radius_scale=0.1, ridge=2.0, **options)
     assert first == second
     assert hash(first) == hash(second)
     assert all(isinstance(leaf, float) for leaf in params)
@@ -147,9 +160,10 @@ def run_plain(name, bandit):
     )
 
 
-@pytest.mark.parametrize("name", ["menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm"])
+@pytest.mark.parametrize("name", ["menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "heavy_oful"])
 def test_doubling_the_scale_doubles_the_optimistic_term(name, monkeypatch):  # P4
     modules = ["linbet_jax.policies.ridge", "linbet_jax.policies.menu", "linbet_jax.policies.tofu"]
+    modules.append("linbet_jax.policies.heavy_oful")
     bandit = bandit_of()
     seen = []
 
@@ -289,7 +303,7 @@ def test_the_unit_of_the_payoffs(name, options, equivariant):
     + [((3, 7), name, {}) for name in ("menu", "tofu", "oful")],  # the others: with arms of zeros below
 )
 def test_odd_shapes_run(shape, name, options):  # P5, P9
-    bandit = bandit_of(*shape)
+    bandit = bandit_for(name, *shape)
     result = run(name, bandit, **options)
     assert not result.health.any()
     assert result.trace.arms.shape == (2, HORIZON)
@@ -300,7 +314,7 @@ def test_odd_shapes_run(shape, name, options):  # P5, P9
         assert result.final_estimate.shape == (2, shape[1])
 
 
-@pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
+@pytest.mark.parametrize(("name", "options"), [case for case in EVERY if case[0] != "robust_ucb"])
 def test_zero_arms(name, options):  # P10
     arms = np.zeros((6, 3))  # the shapes of other tests, whose programs serve here
     nothing = lb.LinearBandit(arms, np.ones(3), lb.noise.StudentT(3.0))
@@ -317,13 +331,15 @@ def test_zero_arms(name, options):  # P10
 @pytest.mark.parametrize("name", lb.policies.names())
 def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 0; and fewer arms than dimensions
     options = {"assume_symmetric": True} if name == "crmm" else {}
-    arms, law = np.random.default_rng(0).uniform(size=(3, 7)), lb.noise.Pareto(2.0)
-    some = run(name, lb.LinearBandit(arms, np.ones(7), law, epsilon=0.5), **options)
+    shape, law = ((3, 3) if name == "robust_ucb" else (3, 7)), lb.noise.Pareto(2.0)
+    arms = np.eye(3) if name == "robust_ucb" else np.random.default_rng(0).uniform(size=shape)
+    some = run(name, lb.LinearBandit(arms, np.ones(shape[1]), law, epsilon=0.5), **options)
     assert not some.health.any()
     assert np.all(np.diff(some.regret, axis=1) >= 0)
-    nothing = lb.LinearBandit(np.zeros((3, 7)), np.ones(7), law, epsilon=0.5)
-    if name == "hvt_ucb":  # it would clip every payoff to its estimate
-        with pytest.raises(ValueError, match=r"central_moment_bound=0.0: must be positive for hvt_ucb"):
+    means = (arms, np.zeros(shape[1])) if name == "robust_ucb" else (np.zeros(shape), np.ones(shape[1]))
+    nothing = lb.LinearBandit(*means, law, epsilon=0.5)
+    if name in ("hvt_ucb", "heavy_oful"):  # they would clip every payoff to their estimate
+        with pytest.raises(ValueError, match=rf"central_moment_bound=0.0: must be positive for {name}"):
             run(name, nothing)
         return
     result = run(name, nothing, **options)
@@ -363,8 +379,8 @@ def test_d_1_is_the_scalar_formula():  # P5
     + [("oful", False, "float64")],
 )
 def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
-    bandit = bandit_of()
-    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24}.get(name, 8)
+    bandit = bandit_for(name)
+    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24, "sup_bmm": 24, "bmm_ucb": 24}.get(name, 8)
     with jax.enable_x64(x64):
         if dtype == "float64" and not x64:
             with pytest.raises(ValueError, match=r"dtype='float64': needs jax.config.update"):
@@ -379,7 +395,7 @@ def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
 
 @pytest.mark.parametrize("name", lb.policies.names())
 def test_nan_debugging_is_silent(name):  # P18
-    bandit = bandit_of()
+    bandit = bandit_for(name)
     with jax.debug_nans(True):
         run(name, bandit)
         policy, params = lb.make_policy(name, bandit, horizon=HORIZON)
@@ -492,7 +508,7 @@ def test_unknown_names_list_the_known_ones():
     with pytest.raises(
         ValueError,
         match=r"policy 'tof' \(did you mean tofu\?\): known are menu, tofu, mom, crt, oful, hvt_ucb, crtm, "
-        r"crmm, gopt_elim, ",
+        r"crmm, heavy_oful, gopt_elim, ",
     ):
         lb.make_policy("tof", bandit_of(), horizon=100)
     with pytest.raises(ValueError, match=r"option levle='proof' \(did you mean level\?\): tofu knows level, two_sided"):

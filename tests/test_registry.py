@@ -67,7 +67,7 @@ def test_every_built_in_policy_says_where_it_comes_from_and_what_it_assumes():
         assert entry.assumption
         assert entry.time
         assert entry.memory
-        assert (entry.rate is None) == (entry.regret == "") == (name in ("greedy", "uniform"))
+        assert (entry.rate is None) == (entry.regret == "") == (name in ("bmm_ucb", "btc_ucb", "greedy", "uniform"))
         assert entry.valid in ("adaptive", "in advance", "")
 
 

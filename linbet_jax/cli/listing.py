@@ -24,6 +24,7 @@ OPTIONS = {
     "central_moment_bound": "c, bound of E|payoff - mean|^(1 + epsilon); the bandit's by default",
     "theta_norm": "S, bound of ||theta*||; the bandit's by default",
     "arm_norm": "D, bound of ||x||; the bandit's by default",
+    "mean_bound": "L, bound of |<x, theta*>|; the bandit's by default",
     "noise_scale": "R, the sub-Gaussian scale; the noise's standard deviation by default, 1 where that is infinite",
     "radius": "'valid', which the proofs give, or 'paper', as printed",
     "scaled": "whether the level is multiplied by b^(1/(1 + epsilon)); with radius='valid' alone",
@@ -38,6 +39,7 @@ OPTIONS = {
     "quantile": "R, with P(|noise| > R) of at most 1/4; (4 c)^(1/(1 + epsilon)) by default",
     "estimator": "'catoni', 'btc' (truncation) or 'bmm' (medians of copies)",
     "leftover": "what is played after the last phase: 'greedy', the best estimate, or 'uniform', over the arms left",
+    "constants": "'derived' (for this form) or 'paper2020' (of Xue, Wang, Wang, Zhang, valid for sqrt(ridge) S <= 1)",
     "capacity": "slots for doubtful payoffs; a replication that needs more is repeated with more",
 }
 LEGEND = """

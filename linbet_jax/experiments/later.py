@@ -25,7 +25,7 @@ from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
-from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, StudyCell, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure
 from linbet_jax.noise import CenteredPareto, StudentT, SymmetricStable, TwoPointNoise
@@ -43,6 +43,7 @@ __all__ = ["plan", "policies", "worlds"]
 SEED = 11  # of the experiment's key; tuning draws from the next one
 SEEDS, TUNING_SEEDS, HORIZON = 16, 4, 10_000
 FULL_SEEDS, FULL_HORIZON = 64, 100_000
+LONGEST = 60.0  # seconds of a core that a cell may take but with `full`
 RECORDS = 50
 TIMED, TIMED_SEEDS = ("S1", "orthonormal"), 32  # where a pull is timed, and with how many replications
 DELTA, RIDGE = 0.1, 1.0
@@ -95,22 +96,26 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
                 task.made()
             except InputError as error:
                 refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
-            else:
+                continue
+            seconds = _cell(task, timed=False).core_seconds
+            if full or seconds <= LONGEST:
                 tasks.append(task)
-    cells = []
-    for task in tasks:
-        timed = _timed(task, tasks)
-        played = len(GRID) * TUNING_SEEDS + 2 * task.seeds if _has_radius(task) else task.seeds
-        kept: dict[str, Any] = {"records": RECORDS, "tuning_seeds": TUNING_SEEDS, "timed": timed}
-        replications = played + 2 * timed * TIMED_SEEDS
-        compute = functools.partial(_compute, timed)
-        cells.append(task.cell(compute, replications=replications, programs=1 + timed, **kept))
+            else:
+                refused.append(f"{policy_label(name)} on {place} would take {seconds:.0f} s of a core: --full plays it")
+    cells = [_cell(task, _timed(task, tasks)) for task in tasks]
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=TUNING_SEEDS, grid=list(GRID))
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         return _outputs([_finding(task, results[task.title]) for task in tasks], shared.notes_in(results), refused)
 
     return Experiment("later", config, dtype, cells, (*shared.CODE, _compute, changing_arms), show)
+
+
+def _cell(task: Task, timed: bool) -> StudyCell:
+    played = len(GRID) * TUNING_SEEDS + 2 * task.seeds if _has_radius(task) else task.seeds
+    kept: dict[str, Any] = {"records": RECORDS, "tuning_seeds": TUNING_SEEDS, "timed": timed}
+    replications = played + 2 * timed * TIMED_SEEDS
+    return task.cell(functools.partial(_compute, timed), replications=replications, programs=1 + timed, **kept)
 
 
 def _instance(bandit: LinearBandit) -> str:
@@ -132,7 +137,7 @@ def _timed(task: Task, tasks: Sequence[Task]) -> bool:
 
 def _compute(timed: bool, task: Task, progress: Progress) -> CellResult:
     """Tuning, then evaluation through the same compiled program; the time is that of a program that watches nothing."""
-    watched, advance = bool(entry(task.policy).valid), progress.of(task.horizon)
+    watched, advance = _watched(task), progress.of(task.horizon)
     more: dict[str, Any] = {"num_records": RECORDS, "coverage": watched}
     chosen, literal = 1.0, task
     if _has_radius(task):
@@ -157,6 +162,23 @@ def _compute(timed: bool, task: Task, progress: Progress) -> CellResult:
         "notes": shared.notes_of(results[:1]),
     }
     return CellResult(columns, facts)
+
+
+def _watched(task: Task) -> bool:
+    """Whether the policy has a region with a radius; nothing is run."""
+    policy, [params, *_] = task.made()
+    region, fixed = policy.region, task.bandit.arms is not None
+    if region is None:
+        return False
+    found = []
+
+    def look(arms: Any, params: Any) -> None:
+        found.append(region(policy.init(arms if fixed else None, params), arms, params).radius is not None)
+
+    kind = np.dtype(task.dtype)
+    shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
+    jax.eval_shape(look, jax.ShapeDtypeStruct((task.bandit.num_arms, task.bandit.dim), kind), shapes)
+    return found[0]
 
 
 def _microseconds(task: Task, progress: Progress) -> float:

@@ -9,7 +9,10 @@ from linbet_jax.policies.oful import OfulParams, oful
 from linbet_jax.policies.hvt_ucb import HvtParams, hvt_ucb
 from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
+from linbet_jax.policies.heavy_oful import HeavyOfulParams, heavy_oful
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
+from linbet_jax.policies.sup import SupBmmParams, SupBtcParams, sup_bmm, sup_btc
+from linbet_jax.policies.robust_ucb import RobustUcbParams, robust_ucb
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -41,12 +44,16 @@ __all__ = [
     "FixedSet",
     "GoptElimParams",
     "GreedyParams",
+    "HeavyOfulParams",
     "HvtParams",
     "MenuParams",
     "MomParams",
     "OfulParams",
     "RidgeState",
+    "RobustUcbParams",
     "Setup",
+    "SupBmmParams",
+    "SupBtcParams",
     "TofuParams",
     "UniformParams",
     "bystander",
@@ -57,6 +64,7 @@ __all__ = [
     "entry",
     "gopt_elim",
     "greedy",
+    "heavy_oful",
     "hvt_ucb",
     "make_policy",
     "menu",
@@ -66,7 +74,10 @@ __all__ = [
     "options",
     "register",
     "ridge_policy",
+    "robust_ucb",
     "scaled_radius",
+    "sup_bmm",
+    "sup_btc",
     "tofu",
     "uniform",
 ]

@@ -1,0 +1,338 @@
+"""heavy_oful: adaptive Huber regression over the whole history (Huang, Zhong, Wang, Yang, NeurIPS 2023).
+
+The estimate after every pull is the minimiser of
+
+    (lambda/2) ||theta||^2 + sum_s w_s huber_{h_s}(y_s - <x_s, theta>),
+
+with weights w_s and levels h_s that are fixed at their own pulls. It is kept exact by Newton's method: between two
+pulls a payoff hardly ever changes sides of its level, so nearly every update is one of rank one, and a bound on how far
+theta may move before any payoff does says when the history has to be read again.
+
+Deviations: the noise's moment bound is one number for all pulls, and every constant (t0, C, beta, the cap) was derived
+here, with Freedman's inequality for all pulls at once; none of them is the paper's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
+from linbet_jax.kernels.selection import argmax_index
+from linbet_jax.policies._checks import check_params
+from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.policy import About, Buffers, Policy, Region
+from linbet_jax.policies.registry import Cost, Setup, register
+
+_CHUNK = 256  # rows of the history that are read at a time
+_READINGS = 100  # of the history for one payoff; a replication that needs more is reported as not sound
+_TOLERANCE = {"float32": 1e-4, "float64": 1e-11}  # of the gradient in the norm of V^-1, in units of t0
+_SOUND = {"float32": 1e-2, "float64": 1e-8}  # where rounding or the number of readings ends the search
+_MARGIN = 1 - 1e-6  # of the distance that theta may move before the history is read again
+
+
+class HeavyOfulParams(NamedTuple):
+    """Hyperparameters of heavy_oful, all traced.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        arm_norm: D >= ||x||.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive.
+        epsilon: in (0, 1].
+        radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    arm_norm: Any
+    central_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+
+
+class HeavyOfulState(NamedTuple):
+    """State of heavy_oful: memory O(T d).
+
+    Attributes:
+        design: of the arms played, with their weights w: V.
+        history: [T, d + 2], rows sqrt(w) x, sqrt(w) y and sqrt(w) h; rows of zeros are free.
+        center: [d], theta, the minimiser.
+        inverse: [d, d], of lambda I + sum w x x^T over the payoffs within their levels.
+        anchor: [d], the theta at which the history was read last.
+        slack: [], how far from the anchor no payoff changes sides of its level.
+        sound: [] bool, whether every minimiser was found.
+        pulls: [] int32, t. The same in every replication.
+    """
+
+    design: Any
+    history: jax.Array
+    center: jax.Array
+    inverse: jax.Array
+    anchor: jax.Array
+    slack: jax.Array
+    sound: jax.Array
+    pulls: jax.Array
+
+
+class _Reading(NamedTuple):
+    """What the history says about one theta."""
+
+    gradient: jax.Array  # [d], of the loss
+    inverse: jax.Array  # [d, d], of its Hessian
+    slack: jax.Array  # [], see HeavyOfulState
+
+
+class _Search(NamedTuple):
+    """The best theta so far, and what is tried next."""
+
+    center: jax.Array
+    reading: _Reading
+    size: jax.Array  # [], of the gradient in the norm of V^-1
+    cautious: jax.Array  # [] bool: Newton's step from here was no good
+    stalled: jax.Array  # [] bool: nor was the other one, which rounding alone can do
+    readings: jax.Array  # [] int32
+
+
+def _constants(dim: int, params: HeavyOfulParams) -> tuple[Any, Any]:
+    """t0, and beta before radius_scale."""
+    told = params._asdict()
+    move = theory.heavy_oful_move(dim=dim, **theory.arguments(theory.heavy_oful_move, told))
+    return move, theory.heavy_oful_radius(move=move, **theory.arguments(theory.heavy_oful_radius, told))
+
+
+def _read(history: jax.Array, pulls: jax.Array, center: jax.Array, *, ridge: Any) -> _Reading:
+    """One pass over the history, O(t d^2)."""
+    dim, dtype = center.shape[0], center.dtype
+
+    def add(part: jax.Array, sums: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        gram, moments, slack = sums
+        some = jax.lax.dynamic_slice_in_dim(history, part * _CHUNK, _CHUNK)
+        features, payoffs, levels = some[:, :dim], some[:, dim], some[:, dim + 1]
+        residuals = payoffs - dot(features, center)
+        within = jnp.abs(residuals) <= levels
+        gram = gram + dot((features * within[:, None]).T, features)
+        moments = moments + dot(jnp.clip(residuals, -levels, levels), features)
+        norms = jnp.sqrt(jnp.sum(features * features, axis=1))
+        room = jnp.abs(jnp.abs(residuals) - levels) / jnp.where(norms > 0, norms, 1)
+        return gram, moments, jnp.minimum(slack, jnp.min(jnp.where(norms > 0, room, jnp.inf)))
+
+    start = ridge * jnp.eye(dim, dtype=dtype), jnp.zeros(dim, dtype), jnp.full((), jnp.inf, dtype)
+    parts = (pulls + _CHUNK - 1) // _CHUNK
+    gram, moments, slack = jax.lax.fori_loop(jnp.zeros_like(parts), parts, add, start)
+    return _Reading(ridge * center - moments, sweep_inverse(gram)[0], slack)
+
+
+def _searched(
+    start: _Search, read: Callable[[jax.Array], _Reading], gram_inverse: jax.Array, tolerance: jax.Array
+) -> _Search:
+    """The search for the minimiser, until the gradient is within the tolerance in the norm of V^-1."""
+
+    def unsettled(search: _Search) -> jax.Array:
+        return (search.size > tolerance) & ~search.stalled & (search.readings < _READINGS)
+
+    def improve(search: _Search) -> _Search:
+        first = search.readings == 0  # nothing is known of the gradient yet
+        gradient = search.reading.gradient
+        step = jnp.where(search.cautious, dot(gram_inverse, gradient), dot(search.reading.inverse, gradient))
+        trial = search.center - jnp.where(first, 0, step)
+        reading = read(trial)
+        size = _size(reading.gradient, gram_inverse)
+        taken = first | (size <= jnp.where(search.cautious, 1, 0.5) * search.size)
+
+        def keep(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(taken, new, old)
+
+        return _Search(
+            center=keep(trial, search.center),
+            reading=jax.tree.map(keep, reading, search.reading),
+            size=keep(size, search.size),
+            cautious=~taken,
+            stalled=search.cautious & ~taken,
+            readings=search.readings + 1,
+        )
+
+    return jax.lax.while_loop(unsettled, improve, start)
+
+
+def _size(gradient: jax.Array, gram_inverse: jax.Array) -> jax.Array:
+    """The gradient in the norm of V^-1: about how far theta is from the minimiser in the norm of V."""
+    return jnp.sqrt(jnp.maximum(dot(gradient, dot(gram_inverse, gradient)), 0))
+
+
+@functools.lru_cache(maxsize=128)
+def heavy_oful(design: Design, *, history: int) -> Policy:
+    """Adaptive Huber regression over the whole history; parameters: :class:`HeavyOfulParams`.
+
+    Guarantee (literal radius, derived here): with probability 1 - delta, ||theta_t - theta*|| in V_t is at most beta
+    for all t <= T, for arms chosen adaptively from any sets and for asymmetric noise.
+
+    A pull costs O(K d + d^2), and O(t d^2) for each reading of the history, which most pulls do without. The search
+    takes Newton's step where that halves the gradient in the norm of V^-1 and theta - V^-1 gradient else, which shrinks
+    it for sure, since V is never less than the Hessian.
+
+    Args:
+        design: of the decision sets.
+        history: pulls that the history buffer holds, the horizon.
+    """
+    design = design.with_weights()
+    dim, rows = design.dim, _CHUNK * math.ceil(history / _CHUNK)
+
+    def init(arms: Arms, params: HeavyOfulParams) -> HeavyOfulState:
+        start = design.init(arms, params.ridge)
+        dtype = start.inverse.dtype
+        zero = jnp.zeros(dim, dtype)
+        return HeavyOfulState(
+            design=start,
+            history=jnp.zeros((rows, dim + 2), dtype),
+            center=zero,
+            inverse=jnp.eye(dim, dtype=dtype) / params.ridge,
+            anchor=zero,
+            slack=jnp.full((), jnp.inf, dtype),
+            sound=jnp.ones((), bool),
+            pulls=jnp.zeros((), jnp.int32),
+        )
+
+    def select(key: jax.Array, state: HeavyOfulState, arms: jax.Array, params: HeavyOfulParams) -> jax.Array:
+        del key
+        radius = params.radius_scale * _constants(dim, params)[1]
+        return argmax_index(dot(arms, state.center), design.squared_widths(state.design, arms), radius)
+
+    def update(
+        state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: HeavyOfulParams
+    ) -> HeavyOfulState:
+        move, radius = _constants(dim, params)
+        cap = theory.hvt_cap(move=move, radius=radius)
+        squared_width = design.squared_width(state.design, arms, index)
+        wide = squared_width > cap
+        weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
+        squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # w^2
+        level = move * jnp.sqrt((1 + squared) / squared)  # sqrt(weight) h
+        feature, payoff = jnp.sqrt(weight) * arms[index], jnp.sqrt(weight) * payoffs[0]
+        row = jnp.concatenate([feature, jnp.stack([payoff, level])])
+        grown, _ = design.add(state.design, arms, index, weight)
+        history = jax.lax.dynamic_update_index_in_dim(state.history, row, state.pulls, 0)
+
+        # Newton's step from the last minimiser, if every payoff stays on its side.
+        residual = payoff - dot(feature, state.center)
+        within = jnp.abs(residual) <= level
+        with_it, width = rank_one_inverse(state.inverse, feature)
+        inverse = jnp.where(within, with_it, state.inverse)
+        step = jnp.where(within, residual / (1 + width), jnp.clip(residual, -level, level))
+        center = state.center + dot(state.inverse, feature) * jnp.where(jnp.isnan(residual), residual, step)
+        there = jnp.abs(payoff - dot(feature, state.anchor))
+        norm = jnp.sqrt(dot(feature, feature))
+        room = jnp.where((there <= level) == within, jnp.abs(there - level) / jnp.where(norm > 0, norm, 1), -1)
+        slack = jnp.minimum(state.slack, jnp.where(norm > 0, room, jnp.inf))
+        moved = center - state.anchor
+        settled = ~(dot(moved, moved) > (_MARGIN * jnp.maximum(slack, 0)) ** 2) & (slack >= 0)
+
+        # A search that is settled ends before it begins; another begins with a reading.
+        name, reading = str(payoffs.dtype), _Reading(jnp.zeros_like(center), inverse, slack)
+        size = jnp.where(settled, 0, jnp.inf).astype(center.dtype)
+        no, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
+        result = _searched(
+            _Search(center, reading, size, no, no, none),
+            functools.partial(_read, history, state.pulls + 1, ridge=params.ridge),
+            grown.inverse,
+            _TOLERANCE[name] * move,
+        )
+        return HeavyOfulState(
+            design=grown,
+            history=history,
+            center=result.center,
+            inverse=result.reading.inverse,
+            anchor=jnp.where(settled, state.anchor, result.center),
+            slack=result.reading.slack,
+            sound=state.sound & (result.size <= _SOUND[name] * move),
+            pulls=state.pulls + 1,
+        )
+
+    def refresh(state: HeavyOfulState, arms: Arms, params: HeavyOfulParams) -> HeavyOfulState:
+        """Every inverse anew, and one step of Newton's that takes away what updates of rank one have drifted."""
+        reading = _read(state.history, state.pulls, state.center, ridge=params.ridge)
+        return state._replace(
+            design=design.refresh(state.design, arms, params.ridge),
+            inverse=reading.inverse,
+            center=state.center - dot(reading.inverse, reading.gradient),
+        )
+
+    def region(state: HeavyOfulState, arms: Arms, params: HeavyOfulParams) -> Region:
+        radius = params.radius_scale * _constants(dim, params)[1]
+        return Region(state.center, radius, functools.partial(design.norm, state.design, arms, params.ridge))
+
+    return Policy(
+        name="heavy_oful",
+        init=init,
+        select=select,
+        update=update,
+        region=region,
+        refresh=refresh,
+        finite=lambda state: jnp.isfinite(jnp.sum(state.center)) & state.sound,
+        buffers=Buffers(max_pulls=history),
+        about=About(check=_check),
+    )
+
+
+def _check(params: HeavyOfulParams) -> None:
+    check_params(params)
+    if float(params.central_moment_bound) == 0:
+        raise ValueError(
+            f"central_moment_bound={params.central_moment_bound!r}: must be positive for heavy_oful, which otherwise"
+            " clips every payoff to nothing"
+        )
+
+
+@register(
+    "heavy_oful",
+    label="Heavy-OFUL",
+    color="#332288",
+    cost=Cost(0.8, 7e-4, 1e-2),
+    source="after Huang, Zhong, Wang, Yang 2023",
+    assumption="central moment",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "heavy_oful"),
+    regret="d T^(1/(1+ε))",
+    valid="adaptive",
+    time="K d + d² + t d rarely",
+    memory="T d",
+)
+def make_heavy_oful(
+    setup: Setup,
+    *,
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+    arm_norm: float | None = None,
+) -> tuple[Policy, HeavyOfulParams]:
+    """heavy_oful with a history of the horizon's length.
+
+    Raises:
+        ValueError: for c = 0, and for a bandit that bounds no ||x|| where `arm_norm` is not given.
+    """
+    params = HeavyOfulParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        arm_norm=setup.known("arm_norm", arm_norm),
+        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    _check(params)
+    move, beta = _constants(setup.bandit.dim, params)
+    facts: tuple[tuple[str, float], ...] = (("t0", move),)
+    if math.isfinite(beta):  # else each replication has its own
+        facts += (("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta)))
+    return heavy_oful(setup.design, history=setup.horizon).with_notes(facts=facts), params

@@ -1,0 +1,160 @@
+"""robust_ucb: truncated means of K arms that tell nothing of one another (Bubeck, Cesa-Bianchi, Lugosi 2013).
+
+A baseline of the linear problem: d = K arms e_1, ..., e_K, where linear structure is worth nothing.
+
+Deviations: the paper's index has ln t^2; L = ln(2 K T/delta) is fixed here, so that a payoff is kept or dropped once
+and all widths hold together with probability 1 - delta. The width's factor 4 is the paper's.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from linbet_jax import theory
+from linbet_jax.kernels.gram import compensated, dot
+from linbet_jax.kernels.selection import argmax_index
+from linbet_jax.policies._checks import check_params
+from linbet_jax.policies.designs import Arms
+from linbet_jax.policies.policy import About, Policy, Region
+from linbet_jax.policies.registry import Cost, Setup, register
+
+ORTHONORMAL = 1e-9  # how far A A^T may be from the identity, entry by entry
+
+
+class RobustUcbParams(NamedTuple):
+    """Hyperparameters of robust_ucb, all traced.
+
+    Attributes:
+        delta: failure probability in (0, 1).
+        raw_moment_bound: b >= E|y|^{1 + epsilon}.
+        epsilon: in (0, 1].
+        radius_scale: multiplies every width; levels never see it.
+        horizon: T, which enters levels and widths.
+    """
+
+    delta: Any
+    raw_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+
+
+class RobustUcbState(NamedTuple):
+    """State of robust_ucb: memory O(K).
+
+    Attributes:
+        counts: [K] int32, pulls of each arm.
+        sums: [K], the payoffs kept.
+        lost: [K], what rounding has kept out of the sums so far.
+    """
+
+    counts: jax.Array
+    sums: jax.Array
+    lost: jax.Array
+
+
+def _told(arms: jax.Array, params: RobustUcbParams) -> dict[str, Any]:
+    return {"num_arms": arms.shape[0], **theory.arguments(theory.robust_ucb_width, params._asdict())}
+
+
+def _means(state: RobustUcbState) -> jax.Array:
+    return state.sums / jnp.maximum(state.counts, 1)
+
+
+def _init(arms: Arms, params: RobustUcbParams) -> RobustUcbState:
+    if arms is None:
+        raise ValueError("robust_ucb keeps one mean per arm; make it for the bandit that it plays, with one fixed set")
+    zeros = jnp.zeros(arms.shape[0], arms.dtype)
+    return RobustUcbState(jnp.zeros(arms.shape[0], jnp.int32), zeros, zeros)
+
+
+def _select(key: jax.Array, state: RobustUcbState, arms: jax.Array, params: RobustUcbParams) -> jax.Array:
+    del key
+    new = state.counts == 0
+    widths = theory.robust_ucb_width(jnp.maximum(state.counts, 1).astype(arms.dtype), **_told(arms, params))
+    best = argmax_index(_means(state), widths * widths, params.radius_scale)
+    return jnp.where(jnp.any(new), jnp.argmax(new).astype(jnp.int32), best)  # arms never pulled come first
+
+
+def _update(
+    state: RobustUcbState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: RobustUcbParams
+) -> RobustUcbState:
+    here = jnp.arange(arms.shape[0]) == index
+    counts = state.counts + here
+    level = theory.robust_ucb_level(counts[index].astype(arms.dtype), **_told(arms, params))
+    observed = jnp.where(here & (jnp.abs(payoffs[0]) <= level), payoffs[0], 0)
+    return RobustUcbState(counts, *compensated(state.sums, state.lost, observed))
+
+
+def _region(state: RobustUcbState, arms: Arms, params: RobustUcbParams) -> Region:
+    """sum_a (mean of a) a: theta*'s part in the span of the arms. The widths make no ellipsoid."""
+    return Region(dot(arms.T, _means(state)))
+
+
+@functools.lru_cache(maxsize=1)
+def robust_ucb() -> Policy:
+    """Robust UCB with truncated means for arms that are orthonormal; parameters: :class:`RobustUcbParams`.
+
+    The j-th payoff y of an arm is kept where |y| <= (b j/L)^{1/p}; the sum of those kept, divided by all n pulls of the
+    arm, is within 4 b^{1/p} (L/n)^{eps/p} of its mean, for all arms and pulls at once with probability 1 - delta. Every
+    arm is pulled once, the lowest first; then the largest mean + width is. O(K) a pull.
+
+    Then the regret is at most 2 K M + 8 p b^{1/p} L^{eps/p} K^{eps/p} T^{1/p}, where M bounds |<x, theta*>|.
+    """
+    return Policy(
+        name="robust_ucb",
+        init=_init,
+        select=_select,
+        update=_update,
+        region=_region,
+        finite=lambda state: jnp.isfinite(jnp.sum(state.sums)),
+        about=About(check=check_params),
+    )
+
+
+@register(
+    "robust_ucb",
+    label="Robust UCB",
+    color="#88CCEE",
+    cost=Cost(0.18, 2.4e-4, 0.0),
+    source="Bubeck, Cesa-Bianchi, Lugosi 2013",
+    assumption="raw moment",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "robust_ucb"),
+    regret="K^(ε/(1+ε)) T^(1/(1+ε))",
+    valid="adaptive",
+    sets="orthonormal",
+    time="K",
+    memory="K",
+)
+def make_robust_ucb(
+    setup: Setup, *, epsilon: float | None = None, raw_moment_bound: float | None = None
+) -> tuple[Policy, RobustUcbParams]:
+    """robust_ucb for one finite set of orthonormal arms.
+
+    Raises:
+        ValueError: for any other set.
+    """
+    params = RobustUcbParams(
+        delta=setup.delta,
+        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
+        epsilon=setup.known("epsilon", epsilon),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    arms = getattr(setup.bandit, "arms", None)
+    if setup.bandit.changing or arms is None:
+        raise ValueError("bandit: robust_ucb keeps one mean per arm, so it needs one decision set known beforehand")
+    products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
+    off = float(np.max(np.abs(products - np.eye(len(products)))))
+    if not off <= ORTHONORMAL:
+        raise ValueError(
+            f"bandit: robust_ucb uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
+            f" of this bandit's arms are up to {off:.3g} away from those"
+        )
+    return robust_ucb(), params

@@ -1,0 +1,624 @@
+"""sup_btc and sup_bmm (Xue, Wang, Wang, Zhang, IJCAI 2020): stages whose payoffs never decide what they hold.
+
+Every stage keeps pulls of its own, its index set. Whether a pull enters a stage depends on the arms, on the widths
+there and on payoffs of earlier stages, never on the stage's own payoffs (Auer 2002): given all that, its rows are a
+fixed design, and the estimates of :mod:`linbet_jax.kernels.fixed_design` hold as they are. btc_ucb and bmm_ucb put
+every pull into one stage and play the largest index instead, for which nothing is proved. Their widths are n^a ||x|| in
+A^-1 where those of stages have the norm of the weights, which is less: so an arm that no row resembles is wide.
+
+Deviations: constants are derived here unless ``constants="paper2020"``; the widest arm is explored, where the papers
+say any wide one; one finite set that never changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.kernels.fixed_design import bmm_width, btc_level, btc_width, power
+from linbet_jax.kernels.gram import compensated, dot, sweep_inverse
+from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
+from linbet_jax.policies._checks import check_params
+from linbet_jax.policies.designs import Arms
+from linbet_jax.policies.policy import About, Buffers, Policy, Region
+from linbet_jax.policies.registry import Cost, Setup, register
+
+CONSTANTS = ("derived", "paper2020")
+_CHUNK = 64  # rows of a stage that are truncated at a time
+_LARGE = 8  # payoffs of an arm in a stage that are truncated one by one
+_MOST = {"float32": 1e15, "float64": 1e100}  # a payoff beyond it counts as this: no sum of medians becomes NaN
+
+
+class SupBtcParams(NamedTuple):
+    """Hyperparameters of sup_btc and btc_ucb, all traced; the horizon must be the one that stages were made for.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        mean_bound: L >= |<x, theta*>|; 2 L is the first stage's precision. With the paper's constants 1/2.
+        raw_moment_bound: b >= E|y|^{1 + epsilon}.
+        epsilon: in (0, 1].
+        radius_scale: multiplies the widths; truncation and the stages' precisions never see it.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    mean_bound: Any
+    raw_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+
+
+class SupBmmParams(NamedTuple):
+    """Hyperparameters of sup_bmm and bmm_ucb, all traced; delta and the horizon must be those that k was made for.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||.
+        mean_bound: L >= |<x, theta*>|; 2 L is the first stage's precision. With the paper's constants 1/2.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}.
+        epsilon: in (0, 1].
+        radius_scale: multiplies the widths; the stages' precisions never see it.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    mean_bound: Any
+    central_moment_bound: Any
+    epsilon: Any
+    radius_scale: Any
+    horizon: Any
+
+
+class Stages(NamedTuple):
+    """What every stage knows of every arm; S stages.
+
+    Attributes:
+        counts: [S, K] int32, rows of each stage by their arms.
+        values: [S, K], estimates r of <x, theta*>.
+        noise: [S, K], their widths' part from noise, or its part that does not change with the number of the pull.
+        leverages: [S, K], ||x|| in the norm of the stage's A^-1.
+    """
+
+    counts: jax.Array
+    values: jax.Array
+    noise: jax.Array
+    leverages: jax.Array
+
+
+class SupState(NamedTuple):
+    """State of a policy with stages.
+
+    Attributes:
+        stages: what every stage knows.
+        payoffs: what the stages keep of them: of sup_btc `Truncated`, memory O(S T); of sup_bmm [S, k, d], sums of y x
+            of every copy.
+        updates: [] int32, pulls or epochs played. The same in every replication.
+        arm: [] int32, the next one.
+        stage: [] int32, the one that its payoffs enter; S where none does.
+    """
+
+    stages: Stages
+    payoffs: Any
+    updates: jax.Array
+    arm: jax.Array
+    stage: jax.Array
+
+
+class _Row(NamedTuple):
+    """A stage after its new row."""
+
+    stage: jax.Array  # [] int32
+    num_rows: jax.Array  # [] int32; 0 where nothing is recorded
+    counts: jax.Array  # [K] int32
+    inverse: jax.Array  # [d, d], A^-1
+    weights: jax.Array  # [K, K], U[a, x] = a^T A^-1 x
+    powers: jax.Array  # [K], sum_x n_x |U[a, x]|^p
+
+
+class _Estimator(NamedTuple):
+    """Truncation or medians.
+
+    Attributes:
+        begin: ``(arms) -> payoffs``, empty.
+        add: ``(payoffs, index, observed [k], row, arms, params) -> (payoffs, values [K], noise [K])``.
+        widths: ``(stages, number of the next update [], params) -> [S, K]``, literal.
+    """
+
+    begin: Callable[[jax.Array], Any]
+    add: Callable[..., tuple[Any, jax.Array, jax.Array]]
+    widths: Callable[[Stages, jax.Array, Any], jax.Array]
+
+
+def _bias(stages: Stages, params: Any) -> jax.Array:
+    """sqrt(lambda) S ||x|| in A^-1."""
+    return theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * stages.leverages
+
+
+def _grown(number: jax.Array, factor: Any, params: Any) -> Any:
+    """A factor times t^a."""
+    return factor * number.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
+
+
+class Truncated(NamedTuple):
+    """What truncation keeps; T' is T, rounded up.
+
+    Attributes:
+        arms: [S T'] int32, those of the stages' rows in their order.
+        payoffs: [S T'], theirs.
+        large: [S, K, 8], the largest payoffs of every arm in a stage.
+        rest: [S, K], the sums of all other payoffs.
+        lost: [S, K], what rounding has kept out of these so far.
+    """
+
+    arms: jax.Array
+    payoffs: jax.Array
+    large: jax.Array
+    rest: jax.Array
+    lost: jax.Array
+
+
+def _truncation(num_stages: int, history: int, literal: bool, staged: bool) -> _Estimator:
+    """Truncated ridge estimates: the weights of a stage's rows change with it, so its payoffs are judged anew.
+
+    Where the level spares all but an arm's largest payoffs, their sum is enough; else the stage's rows are read.
+    """
+    length = _CHUNK * math.ceil(history / _CHUNK)
+
+    def log_term(num_arms: int, params: SupBtcParams) -> Any:
+        return theory.sup_log(params.horizon, num_arms=num_arms, num_stages=num_stages, delta=params.delta)
+
+    def begin(arms: jax.Array) -> Truncated:
+        zeros = jnp.zeros((num_stages, arms.shape[0]), arms.dtype)
+        large = jnp.zeros((*zeros.shape, _LARGE), arms.dtype)
+        rows = num_stages * length
+        return Truncated(jnp.zeros(rows, jnp.int32), jnp.zeros(rows, arms.dtype), large, zeros, zeros)
+
+    def remember(payoffs: Truncated, index: jax.Array, observed: jax.Array, row: _Row) -> Truncated:
+        recorded = row.num_rows > 0
+        place = jnp.where(recorded, row.stage * length + row.num_rows - 1, num_stages * length)  # beyond: dropped
+        large = payoffs.large[row.stage, index]
+        least = jnp.argmin(jnp.abs(large))
+        enters = jnp.abs(observed) > jnp.abs(large[least])
+        entered = recorded & enters
+        here = (jnp.arange(num_stages) == row.stage)[:, None] & (jnp.arange(payoffs.rest.shape[1]) == index)
+        term = jnp.where(recorded & here, jnp.where(enters, large[least], observed), 0)
+        rest, lost = compensated(payoffs.rest, payoffs.lost, term)
+        return Truncated(
+            payoffs.arms.at[place].set(index.astype(jnp.int32), mode="drop"),
+            payoffs.payoffs.at[place].set(observed, mode="drop"),
+            payoffs.large.at[row.stage, index, least].set(jnp.where(entered, observed, large[least])),
+            rest,
+            lost,
+        )
+
+    def add(
+        payoffs: Truncated, index: jax.Array, observed: jax.Array, row: _Row, arms: jax.Array, params: SupBtcParams
+    ) -> tuple[Truncated, jax.Array, jax.Array]:
+        after = remember(payoffs, index, observed[0], row)
+        spread = (params.raw_moment_bound * row.powers) ** (1 / (1 + params.epsilon))  # M
+        log = log_term(arms.shape[0], params)
+        levels = row.powers ** (1 / (1 + params.epsilon)) if literal else btc_level(spread, log, params.epsilon)
+
+        def truncated(products: jax.Array) -> jax.Array:
+            """Products [K, ...] of every arm, 0 where they are beyond its level."""
+            return jnp.where(jnp.abs(products) <= levels.reshape((-1,) + (1,) * (products.ndim - 1)), products, 0)
+
+        large = after.large[row.stage]  # [K, 8]
+        spared = jnp.all(jnp.abs(row.weights) * jnp.min(jnp.abs(large), axis=1) <= levels[:, None])
+        short = dot(row.weights, after.rest[row.stage])
+        for j in range(_LARGE):
+            short = short + jnp.sum(truncated(row.weights * large[:, j]), axis=1)
+
+        def some(part: jax.Array, total: jax.Array) -> jax.Array:
+            start = row.stage * length + part * _CHUNK
+            weights = row.weights[jax.lax.dynamic_slice_in_dim(after.arms, start, _CHUNK)]  # [rows, K]
+            products = weights * jax.lax.dynamic_slice_in_dim(after.payoffs, start, _CHUNK)[:, None]
+            fresh = jnp.arange(_CHUNK) < row.num_rows - part * _CHUNK
+            kept = fresh[:, None] & (jnp.abs(products) <= levels)
+            return total + jnp.sum(jnp.where(kept, products, 0), axis=0)
+
+        parts = jnp.where(spared, 0, (row.num_rows + _CHUNK - 1) // _CHUNK)
+        read = jax.lax.fori_loop(jnp.zeros_like(parts), parts, some, jnp.zeros_like(row.powers))
+        return after, jnp.where(spared, short, read), btc_width(spread, log, params.epsilon)
+
+    def widths(stages: Stages, number: jax.Array, params: SupBtcParams) -> jax.Array:
+        if not literal and staged:
+            return stages.noise + _bias(stages, params)
+        if not literal:
+            log = log_term(stages.counts.shape[1], params)
+            unit = btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
+            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
+        factor = theory.sup_btc_factor(
+            params.horizon,
+            num_arms=stages.counts.shape[1],
+            delta=params.delta,
+            raw_moment_bound=params.raw_moment_bound,
+        )
+        return (_grown(number, factor, params) + 1) * stages.leverages
+
+    return _Estimator(begin, add, widths)
+
+
+def _medians(num_stages: int, copies: int, literal: bool, staged: bool) -> _Estimator:
+    """Medians of k ridge estimates, one of every copy."""
+
+    def begin(arms: jax.Array) -> jax.Array:
+        return jnp.zeros((num_stages, copies, arms.shape[1]), arms.dtype)
+
+    def add(
+        payoffs: jax.Array, index: jax.Array, observed: jax.Array, row: _Row, arms: jax.Array, params: SupBmmParams
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        most = _MOST[str(observed.dtype)]
+        stage = jnp.minimum(row.stage, num_stages - 1)
+        terms = jnp.where(row.num_rows > 0, jnp.clip(observed, -most, most), 0)[:, None] * arms[index]
+        moments = jax.lax.dynamic_index_in_dim(payoffs, stage, keepdims=False) + terms
+        predictions = dot(dot(moments, row.inverse), arms.T)  # [k, K]
+        ordered = jnp.sort(predictions, axis=0)
+        values = (ordered[(copies - 1) // 2] + ordered[copies // 2]) / 2
+        spread = (params.central_moment_bound * row.powers) ** (1 / (1 + params.epsilon))
+        after = jax.lax.dynamic_update_index_in_dim(payoffs, moments, stage, 0)
+        return after, values, bmm_width(spread, params.epsilon)
+
+    def widths(stages: Stages, number: jax.Array, params: SupBmmParams) -> jax.Array:
+        if not literal and staged:
+            return stages.noise + _bias(stages, params)
+        if not literal:
+            unit = bmm_width(params.central_moment_bound ** (1 / (1 + params.epsilon)), params.epsilon)
+            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
+        factor = (12 * params.central_moment_bound) ** (1 / (1 + params.epsilon))
+        return (_grown(number, factor, params) + 1) * stages.leverages
+
+    return _Estimator(begin, add, widths)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sup:
+    """The functions of a policy; `rounds` is what the T of the stages counts: pulls, or epochs."""
+
+    name: str
+    num_stages: int
+    rounds: Callable[[Any], Any]
+    robust: _Estimator
+    staged: bool
+
+    def init(self, arms: Arms, params: Any) -> SupState:
+        """Stages without rows."""
+        if arms is None:
+            raise ValueError("this policy was made for a fixed decision set; make it for the bandit that it plays")
+        zeros = jnp.zeros((self.num_stages, arms.shape[0]), arms.dtype)
+        norms = jnp.sqrt(jnp.sum(arms * arms, axis=1) / params.ridge)
+        stages = Stages(zeros.astype(jnp.int32), zeros, zeros, zeros + norms)
+        updates = jnp.zeros((), jnp.int32)
+        return SupState(stages, self.robust.begin(arms), updates, *self.decide(stages, updates, params))
+
+    def decide(self, stages: Stages, updates: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
+        """The next arm, and the stage that its payoffs enter."""
+        widths = params.radius_scale * self.robust.widths(stages, updates + 1, params)
+        if not self.staged:
+            return argmax_index(stages.values[0], widths[0] ** 2, jnp.ones_like(params.ridge)), jnp.zeros((), jnp.int32)
+        precision, last = 2 * params.mean_bound, self.num_stages - 1
+        least = precision / jnp.sqrt(self.rounds(params))
+        zeros, zero = jnp.zeros_like(widths[0]), jnp.zeros_like(params.ridge)
+        tolerance = TIE_TOLERANCE[str(widths.dtype)]
+
+        def visit(carry: Any, stage: Any) -> tuple[Any, None]:
+            active, decided, arm, entered = carry
+            number, values, width = stage
+            bar = precision * 0.5 ** (number + 1).astype(width.dtype)  # 2 L 2^-s, s from 1
+            indices = jnp.where(active, values + width, -jnp.inf)
+            best = argmax_index(indices, zeros, zero)
+            narrow = jnp.all(~active | (width <= least))
+            wide = ~narrow & jnp.any(active & (width > bar))
+            widest = argmax_index(jnp.where(active, width, -jnp.inf), zeros, zero)
+            most = jnp.max(indices)
+            near = indices >= most - 2 * bar - tolerance * jnp.abs(most)
+            survivors = active & near
+            ends = narrow | wide | (number == last) | (jnp.sum(survivors) == 1)
+            now = ~decided & ends
+            arm = jnp.where(now, jnp.where(wide, widest, best), arm)
+            entered = jnp.where(now & wide, number, entered)
+            return (jnp.where(jnp.any(survivors), survivors, active), decided | ends, arm, entered), None
+
+        numbers = jnp.arange(self.num_stages, dtype=jnp.int32)
+        start = (
+            jnp.ones(widths.shape[1], bool),
+            jnp.zeros((), bool),
+            jnp.zeros((), jnp.int32),
+            jnp.full((), self.num_stages, jnp.int32),
+        )
+        (_, _, arm, entered), _ = jax.lax.scan(visit, start, (numbers, stages.values, widths))
+        return arm, entered
+
+    def select(self, key: jax.Array, state: SupState, arms: jax.Array, params: Any) -> jax.Array:
+        """The arm decided on when the last payoff came."""
+        return state.arm
+
+    def update(self, state: SupState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> SupState:
+        """The stage that the payoffs enter, estimated anew: O(K^2 d) and a pass over its rows; and the next arm."""
+        stages, updates = state.stages, state.updates + 1
+        recorded = state.stage < self.num_stages
+        here = jnp.minimum(state.stage, self.num_stages - 1)
+        counts = stages.counts[here] + (recorded & (jnp.arange(arms.shape[0]) == index))
+        rows = counts.astype(arms.dtype)
+        gram = params.ridge * jnp.eye(arms.shape[1], dtype=arms.dtype) + dot(arms.T, arms * rows[:, None])
+        inverse, _ = sweep_inverse(gram)
+        weights = dot(dot(arms, inverse), arms.T)
+        powers = dot(power(jnp.abs(weights), 1 + params.epsilon), rows)
+        row = _Row(here, jnp.where(recorded, jnp.sum(counts), 0), counts, inverse, weights, powers)
+        after, values, noise = self.robust.add(state.payoffs, jnp.asarray(index), payoffs, row, arms, params)
+        changed = recorded & (jnp.arange(self.num_stages) == here)[:, None]
+        stages = Stages(
+            counts=jnp.where(changed, counts, stages.counts),
+            values=jnp.where(changed, values, stages.values),
+            noise=jnp.where(changed, noise, stages.noise),
+            leverages=jnp.where(changed, jnp.sqrt(jnp.maximum(jnp.diagonal(weights), 0)), stages.leverages),
+        )
+        return SupState(stages, after, updates, *self.decide(stages, updates, params))
+
+    def region(self, state: SupState, arms: Arms, params: Any) -> Region:
+        """The ridge estimate that fits the r of the arms in the stage with the most rows; without a radius."""
+        fullest = jnp.argmax(jnp.sum(state.stages.counts, axis=1))
+        rows = state.stages.counts[fullest].astype(arms.dtype)
+        gram = params.ridge * jnp.eye(arms.shape[1], dtype=arms.dtype) + dot(arms.T, arms * rows[:, None])
+        return Region(dot(sweep_inverse(gram)[0], dot(arms.T, rows * state.stages.values[fullest])))
+
+
+def _policy(play: _Sup, *, pulls_per_epoch: int = 1, history: int | None = None) -> Policy:
+    return Policy(
+        name=play.name,
+        init=play.init,
+        select=play.select,
+        update=play.update,
+        pulls_per_epoch=pulls_per_epoch,
+        region=play.region,
+        finite=lambda state: jnp.isfinite(jnp.sum(state.stages.values)) & (state.arm >= 0),
+        buffers=None if history is None else Buffers(max_pulls=history),
+        about=About(check=check_params),
+    )
+
+
+def _literal(constants: str) -> bool:
+    if constants not in CONSTANTS:
+        raise ValueError(f"constants={constants!r}: allowed are {' and '.join(map(repr, CONSTANTS))}")
+    return constants == "paper2020"
+
+
+@functools.lru_cache(maxsize=128)
+def sup_btc(*, history: int, constants: str = "derived", staged: bool = True) -> Policy:
+    """Truncated estimates in stages; parameters: :class:`SupBtcParams`.
+
+    Stage s = 1, ..., S, S = floor(ln T), takes a pull where some arm still in play is wider than 2 L 2^-s; else arms
+    that are surely worse than the best by its precision go, and the next stage decides. Where every width is within
+    2 L/sqrt(T), or one arm is left, the largest index is played and nothing recorded.
+
+    Guarantee (literal widths, one finite set or sets that are oblivious; independent noise): with probability 1 - delta
+    all estimates are within their widths, and the regret is O(sqrt(d) T^{1/p}), logarithms apart.
+
+    Args:
+        history: pulls that a stage's buffer holds, the horizon.
+        constants: ``"derived"`` (default) or ``"paper2020"``: the paper's level, width and precision 1, which assume
+            S <= 1 and depend on the payoffs' unit.
+        staged: False is btc_ucb: one stage that takes every pull, the largest index, and no guarantee.
+
+    Raises:
+        ValueError: for an unknown option.
+    """
+    literal, num_stages = _literal(constants), theory.sup_stages(history) if staged else 1
+    robust = _truncation(num_stages, history, literal, staged)
+    name = "sup_btc" if staged else "btc_ucb"
+    return _policy(_Sup(name, num_stages, lambda params: params.horizon, robust, staged), history=history)
+
+
+@functools.lru_cache(maxsize=128)
+def sup_bmm(schedule: theory.SupSchedule, *, constants: str = "derived", staged: bool = True) -> Policy:
+    """Medians of k ridge estimates in stages, each arm played k times in a row; parameters: :class:`SupBmmParams`.
+
+    As :func:`sup_btc`, with epochs of k pulls for its pulls. The k copies must be independent given the past.
+
+    Args:
+        schedule: from :func:`linbet_jax.theory.sup_bmm_schedule`.
+        constants: ``"derived"`` (default) or ``"paper2020"``.
+        staged: False is bmm_ucb: one stage that takes every epoch, the largest index, and no guarantee.
+
+    Raises:
+        ValueError: for an unknown option.
+    """
+    literal, num_stages = _literal(constants), schedule.stages if staged else 1
+    name = "sup_bmm" if staged else "bmm_ucb"
+    epochs = float(schedule.epochs)
+    robust = _medians(num_stages, schedule.copies, literal, staged)
+    play = _Sup(name, num_stages, lambda params: jnp.asarray(epochs, params.ridge.dtype), robust, staged)
+    return _policy(play, pulls_per_epoch=schedule.copies)
+
+
+def _common(setup: Setup, name: str, constants: str, staged: bool, known: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Parameters that all four share, and notes."""
+    literal = _literal(constants)
+    theta_norm = setup.theta_norm
+    shared = {
+        "ridge": setup.ridge,
+        "delta": setup.delta,
+        "theta_norm": theta_norm,
+        "mean_bound": 0.5 if literal or not staged else setup.known("mean_bound", known.get("mean_bound")),
+        "epsilon": setup.known("epsilon", known["epsilon"]),
+        "radius_scale": setup.radius_scale,
+        "horizon": float(setup.horizon),
+    }
+    notes: tuple[str, ...] = ()
+    if literal and theta_norm * math.sqrt(setup.ridge) > 1:
+        notes = (f"{name}: the widths of constants='paper2020' assume sqrt(ridge) S <= 1; here it is larger",)
+    return shared, notes
+
+
+def _one_set(setup: Setup, name: str) -> None:
+    if setup.bandit.changing:
+        raise ValueError(
+            f"bandit: {name} keeps what its estimates need by the arms of one decision set; this bandit's set changes"
+            " from pull to pull"
+        )
+
+
+def _make_btc(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Policy, SupBtcParams]:
+    staged = name == "sup_btc"
+    shared, notes = _common(setup, name, constants, staged, known)
+    params = SupBtcParams(raw_moment_bound=setup.known("raw_moment_bound", known["raw_moment_bound"]), **shared)
+    _one_set(setup, name)
+    policy = sup_btc(history=setup.horizon, constants=constants, staged=staged)
+    facts = (("stages", theory.sup_stages(setup.horizon)),) if staged else ()
+
+    def check(params: SupBtcParams) -> None:
+        check_params(params)
+        if staged and theory.sup_stages(int(params.horizon)) != theory.sup_stages(setup.horizon):
+            raise ValueError(
+                f"horizon={params.horizon:.0f}: it needs {theory.sup_stages(int(params.horizon))} stages, but this"
+                f" {name} has {theory.sup_stages(setup.horizon)}; make_policy again instead of replacing it"
+            )
+
+    return policy._replace(about=About(check=check, facts=facts, notes=notes)), params
+
+
+def _make_bmm(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Policy, SupBmmParams]:
+    staged = name == "sup_bmm"
+    shared, notes = _common(setup, name, constants, staged, known)
+    moment = setup.known("central_moment_bound", known["central_moment_bound"])
+    params = SupBmmParams(central_moment_bound=moment, **shared)
+    _one_set(setup, name)
+    schedule = functools.partial(
+        theory.sup_bmm_schedule, num_arms=setup.bandit.num_arms, literal=_literal(constants), staged=staged
+    )
+    made = schedule(setup.horizon, delta=setup.delta)
+
+    def check(params: SupBmmParams) -> None:
+        check_params(params)
+        if schedule(int(params.horizon), delta=params.delta) != made:
+            raise ValueError(
+                f"delta={params.delta}, horizon={params.horizon:.0f}: they need other epochs than this {name} was made"
+                " for; make_policy again instead of replacing these parameters"
+            )
+
+    policy = sup_bmm(made, constants=constants, staged=staged)
+    facts = (("k", made.copies), ("N", made.epochs), *((("stages", made.stages),) if staged else ()))
+    return policy._replace(about=About(check=check, facts=facts, notes=notes)), params
+
+
+@register(
+    "sup_bmm",
+    label="SupBMM",
+    color="#999933",
+    cost=Cost(0.5, 4e-3, 1e-3),
+    source="after Xue, Wang, Wang, Zhang 2020",
+    assumption="central moment",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "sup_bmm"),
+    regret="d^½ T^(1/(1+ε))",
+    valid="adaptive",
+    sets="one finite",
+    time="(K d + d³)/k + K",
+    memory="k d ln T",
+)
+def make_sup_bmm(
+    setup: Setup,
+    *,
+    constants: str = "derived",
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+    mean_bound: float | None = None,
+) -> tuple[Policy, SupBmmParams]:
+    """sup_bmm with the epochs and stages of the horizon."""
+    return _make_bmm(
+        setup, "sup_bmm", constants, epsilon=epsilon, central_moment_bound=central_moment_bound, mean_bound=mean_bound
+    )
+
+
+@register(
+    "sup_btc",
+    label="SupBTC",
+    color="#661100",
+    cost=Cost(20.0, 0.3, 0.0),
+    source="after Xue, Wang, Wang, Zhang 2020",
+    assumption="raw moment",
+    moment="raw_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "sup_btc"),
+    regret="d^½ T^(1/(1+ε))",
+    valid="adaptive",
+    sets="one finite",
+    time="K t + K d²",
+    memory="T ln T",
+)
+def make_sup_btc(
+    setup: Setup,
+    *,
+    constants: str = "derived",
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+    mean_bound: float | None = None,
+) -> tuple[Policy, SupBtcParams]:
+    """sup_btc with the stages of the horizon."""
+    return _make_btc(
+        setup, "sup_btc", constants, epsilon=epsilon, raw_moment_bound=raw_moment_bound, mean_bound=mean_bound
+    )
+
+
+@register(
+    "bmm_ucb",
+    label="BMM-UCB",
+    color="#DDCC77",
+    cost=Cost(0.5, 4e-3, 1e-3),
+    source="SupBMM without its stages",
+    assumption="central moment",
+    moment="central_moment_bound",
+    sets="one finite",
+    time="(K d + d³)/k + K",
+    memory="k d",
+)
+def make_bmm_ucb(
+    setup: Setup,
+    *,
+    constants: str = "derived",
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, SupBmmParams]:
+    """bmm_ucb with the epochs of the horizon."""
+    return _make_bmm(setup, "bmm_ucb", constants, epsilon=epsilon, central_moment_bound=central_moment_bound)
+
+
+@register(
+    "btc_ucb",
+    label="BTC-UCB",
+    color="#882255",
+    cost=Cost(20.0, 0.5, 0.0),
+    source="SupBTC without its stages",
+    assumption="raw moment",
+    moment="raw_moment_bound",
+    sets="one finite",
+    time="K t + K d²",
+    memory="T",
+)
+def make_btc_ucb(
+    setup: Setup,
+    *,
+    constants: str = "derived",
+    epsilon: float | None = None,
+    raw_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, SupBtcParams]:
+    """btc_ucb for the horizon."""
+    return _make_btc(setup, "btc_ucb", constants, epsilon=epsilon, raw_moment_bound=raw_moment_bound)
