@@ -350,7 +350,7 @@ class _Sup:
         return state.arm
 
     def update(self, state: SupState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> SupState:
-        """The stage that the payoffs enter, estimated anew in O(K^2 d + d^3) and what its estimator costs; the next arm."""
+        """The stage that the payoffs enter, estimated anew, O(K^2 d + d^3) and its estimator; and the next arm."""
         stages, updates = state.stages, state.updates + 1
         recorded = state.stage < self.num_stages
         here = jnp.minimum(state.stage, self.num_stages - 1)
