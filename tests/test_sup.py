@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracles_arms import SupTold, replay_sup, sup_epochs
+from oracles_arms import SupTold, replay_sup, stage_estimates, sup_epochs
 from scipy import stats
 from traces import quickly
 
@@ -128,6 +128,26 @@ def test_a_stage_knows_its_own_rows_alone(name):
         assert after.stages.counts.sum() - state.stages.counts.sum() == (entered < len(rest))
         state = after
     assert np.sum(np.any(np.asarray(state.stages.counts) > 0, axis=1)) > 1
+
+
+@pytest.mark.parametrize("share", [0.02, 0.4])
+def test_few_or_many_payoffs_beyond_the_level_are_dropped_alike(share):
+    policy, params, _ = stepper("sup_btc")
+    params = params._replace(radius_scale=1.0)  # one stage takes all rows
+    known = SupTold(HORIZONS["btc"], float(params.raw_moment_bound), 1.0, 0.0, 0.0, False)
+    update, state = jax.jit(policy.update), policy.init(jnp.asarray(ARMS), params)
+    rng, rows, many, dropped = np.random.default_rng(7), [], 0, 0
+    for t in range(90):
+        payoff = np.where(rng.uniform() < share, 40.0, 1.0) * rng.normal()
+        state = update(state, jnp.asarray(ARMS), t % 3, jnp.asarray([payoff]), params)
+        rows.append((t % 3, np.array([payoff])))
+        values, _ = stage_estimates(ARMS, known, rows, t + 1, state.stages.counts.shape[0])
+        np.testing.assert_allclose(state.stages.values[0], values, rtol=1e-9, atol=1e-12)
+        sizes = np.sort([abs(y[0]) for x, y in rows if x == 0])
+        many += sizes.size > 8 and sizes[-9] > 5
+        dropped += sizes[-1] > 5
+    assert dropped > 30
+    assert (many > 20) == (share > 0.1)  # more than the eight that are judged one by one
 
 
 @pytest.mark.parametrize("name", ["sup_btc", "sup_bmm"])
