@@ -20,6 +20,7 @@ References:
         NeurIPS 2018.
     Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
     Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. NeurIPS 2011.
+    Agrawal, Goyal. Thompson sampling for contextual bandits with linear payoffs. ICML 2013.
     Xue, Wang, Wan, Yi, Zhang. Efficient algorithms for generalized linear bandits with heavy-tailed rewards.
         NeurIPS 2023.
     Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
@@ -108,15 +109,15 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim")  # with a regret bound
+BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim", "lints")  # with a regret bound
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
     1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
-    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be sub-Gaussian, and for crmm, whose noise must be
-    symmetric.
+    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise must be sub-Gaussian, and for crmm, whose noise
+    must be symmetric.
 
     Raises:
         ValueError: a policy that has no bound.
@@ -127,7 +128,7 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
     if policy == "crt":
         return 1 / 2 + 1 / (2 * (1 + epsilon))
-    if policy in ("oful", "crmm"):
+    if policy in ("oful", "lints", "crmm"):
         return 1 / 2 + 0 * epsilon
     known = ", ".join(map(repr, BOUNDED))
     raise ValueError(f"policy={policy!r}: bounds are known of {known} and 'lower-bound'")
@@ -528,6 +529,14 @@ def oful_regret_bound(
         log_det_ratio=log_det_ratio, delta=delta, noise_scale=noise_scale, ridge=ridge, theta_norm=theta_norm
     )
     return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
+
+
+# LinTS (Agrawal and Goyal 2013)
+
+
+def lints_scale(horizon: Number, *, dim: int, delta: Number, noise_scale: Number) -> Number:
+    """v = R sqrt(9 d ln(T/delta)), in units of V^{-1/2} (Agrawal and Goyal, arXiv:1209.3352, Algorithm 1)."""
+    return noise_scale * _sqrt(9 * dim * _log(horizon / delta))
 
 
 # Policies after 2018: the ideas are those of the papers named, the constants are derived here, not the papers'

@@ -43,6 +43,7 @@ EVERY = [
     ("crtm", {}),
     ("crmm", {}),
     ("gopt_elim", {}),
+    ("lints", {}),
     ("uniform", {}),
     ("greedy", {}),
 ]

@@ -10,6 +10,7 @@ from linbet_jax.policies.hvt_ucb import HvtParams, hvt_ucb
 from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
+from linbet_jax.policies.lints import LintsParams, lints
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -42,6 +43,7 @@ __all__ = [
     "GoptElimParams",
     "GreedyParams",
     "HvtParams",
+    "LintsParams",
     "MenuParams",
     "MomParams",
     "OfulParams",
@@ -58,6 +60,7 @@ __all__ = [
     "gopt_elim",
     "greedy",
     "hvt_ucb",
+    "lints",
     "make_policy",
     "menu",
     "mom",
