@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy import stats
 from traces import quickly
@@ -13,6 +14,7 @@ from traces import quickly
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.noise.words import normals
+from linbet_jax.policies import FixedSet, gradient
 from linbet_jax.simulation import launches
 
 SEEDS, HORIZON = 3, 400
@@ -141,3 +143,84 @@ def test_the_unit_of_the_payoffs_does_not_matter_to_lints():
     np.testing.assert_array_equal(greedily.trace.arms, run("greedy", problem()).trace.arms)
     assert theory.lints_scale(400.0, dim=3, delta=0.1, noise_scale=0.0) == 0
     assert lb.make_policy("lints", lb.dataset("S3"), horizon=9)[0].about.notes[0].startswith("LinTS's noise_scale is 1")
+
+
+# Gradient steps
+
+
+@pytest.mark.parametrize(("loss", "explore"), [("squared", "epsilon"), ("huber", "width")])
+def test_replay_of_sgd(loss, explore):
+    bandit, every = turning() if loss == "squared" else (problem(), None)
+    for given in ({}, {"exploration": 0.4, "learning_rate": 0.9, "clip": 0.5, "threshold": 0.2, "theta_norm": 0.8}):
+        result = run("sgd", bandit, loss=loss, explore=explore, **given)
+        sets = np.broadcast_to(ARMS, (HORIZON, *ARMS.shape)) if every is None else every
+        longest = np.linalg.norm(sets, axis=-1).max()
+        eta = given.get("learning_rate", longest**-2)
+        clip = given.get("clip", longest * (longest * S + math.sqrt(3.0)))
+        tau, ball = given.get("threshold", math.sqrt(3.0)), given.get("theta_norm", S)
+        explored = projected = clipped = 0
+        for seed in range(SEEDS):
+            coins = np.asarray(jax.vmap(lambda key: jax.random.uniform(key, (2,), jnp.float64))(choice_keys(seed)))
+            theta, gram = np.zeros(3), np.eye(3)
+            for t, (arm, payoff) in enumerate(zip(result.trace.arms[seed], result.trace.payoffs[seed], strict=True)):
+                values = sets[t] @ theta
+                if explore == "width":
+                    widths = np.sqrt(np.einsum("ki,ij,kj->k", sets[t], np.linalg.inv(gram), sets[t]))
+                    values = values + given.get("exploration", 0.1) * widths
+                if explore == "epsilon" and coins[t, 0] < given.get("exploration", 0.1):
+                    explored += 1
+                    assert arm == int(coins[t, 1] * len(values))
+                else:
+                    assert values[arm] >= values.max() - 1e-9
+                x = sets[t, arm]
+                residual = x @ theta - payoff
+                g = (np.clip(residual, -tau, tau) if loss == "huber" else residual) * x
+                if np.linalg.norm(g) > clip:
+                    g, clipped = g * clip / np.linalg.norm(g), clipped + 1
+                theta = theta - eta / math.sqrt(t + 1) * g
+                if np.linalg.norm(theta) > ball:
+                    theta, projected = theta * ball / np.linalg.norm(theta), projected + 1
+                gram = gram + np.outer(x, x)
+            np.testing.assert_allclose(result.final_estimate[seed], theta, rtol=1e-8, atol=1e-10)
+        assert projected > 0 or not given
+        assert (explored > 0) == (explore == "epsilon")
+        assert clipped > 0 or loss == "huber"
+
+
+@functools.cache
+def adam():
+    return optax.adam(0.05)
+
+
+def test_any_optimizer_moves_the_estimate():
+    bandit = problem()
+    _, params = lb.make_policy("sgd", bandit, horizon=HORIZON)
+    policy = gradient(FixedSet(3), optimizer=adam(), explore="width")
+    result = played(policy, params, bandit)
+    theta = jnp.zeros(3)
+    state = adam().init(theta)
+    step = jax.jit(adam().update)
+    for arm, payoff in zip(result.trace.arms[0], result.trace.payoffs[0], strict=True):
+        updates, state = step((ARMS[arm] @ theta - payoff) * ARMS[arm], state, theta)
+        theta = theta + updates
+    np.testing.assert_allclose(result.final_estimate[0], theta, rtol=1e-8)
+    assert policy == gradient(FixedSet(3), optimizer=adam(), explore="width")
+
+
+def test_sgd_learns_in_any_unit_and_survives_any_payoff():
+    plain, larger = run("sgd", problem()), run("sgd", problem(unit=8.0))
+    np.testing.assert_array_equal(larger.trace.arms, plain.trace.arms)
+    np.testing.assert_allclose(larger.final_estimate, 8.0 * plain.final_estimate, rtol=1e-9)
+    assert np.mean(plain.regret[:, -1]) < 0.5 * np.mean(run("uniform", problem()).regret[:, -1])
+    policy, params = lb.make_policy("sgd", problem(), horizon=HORIZON, loss="huber")
+    params, arms = jax.tree.map(jnp.asarray, params), jnp.asarray(ARMS)
+    state = policy.init(arms, params)
+    for payoff in (1e200, -1e200, 0.5):
+        state = policy.update(state, arms, 1, jnp.full(1, payoff), params)
+        assert np.linalg.norm(state.theta) <= S * (1 + 1e-12)
+    for option, allowed in (("loss", "'squared' and 'huber'"), ("explore", "'epsilon' and 'width'")):
+        with pytest.raises(ValueError, match=f"{option}='none': allowed are {allowed}"):
+            lb.make_policy("sgd", problem(), horizon=HORIZON, **{option: "none"})
+    for option in ("learning_rate", "clip", "threshold"):
+        with pytest.raises(ValueError, match=f"{option}=0: must be positive"):
+            lb.make_policy("sgd", problem(), horizon=HORIZON, **{option: 0})

@@ -44,6 +44,8 @@ EVERY = [
     ("crmm", {}),
     ("gopt_elim", {}),
     ("lints", {}),
+    ("sgd", {}),
+    ("sgd", {"loss": "huber", "explore": "width"}),
     ("uniform", {}),
     ("greedy", {}),
 ]

@@ -11,6 +11,7 @@ from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.lints import LintsParams, lints
+from linbet_jax.policies.sgd import SgdParams, default_optimizer, gradient, projection
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -49,15 +50,18 @@ __all__ = [
     "OfulParams",
     "RidgeState",
     "Setup",
+    "SgdParams",
     "TofuParams",
     "UniformParams",
     "bystander",
     "crmm",
     "crt",
     "crtm",
+    "default_optimizer",
     "design_of",
     "entry",
     "gopt_elim",
+    "gradient",
     "greedy",
     "hvt_ucb",
     "lints",
@@ -67,6 +71,7 @@ __all__ = [
     "names",
     "oful",
     "options",
+    "projection",
     "register",
     "ridge_policy",
     "scaled_radius",
