@@ -109,7 +109,19 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = ("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim", "lints")  # with a regret bound
+BOUNDED = (
+    "menu",
+    "tofu",
+    "mom",
+    "crt",
+    "oful",
+    "hvt_ucb",
+    "crtm",
+    "crmm",
+    "gopt_elim",
+    "lints",
+    "explore_then_commit",
+)  # with a regret bound
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
@@ -117,7 +129,7 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
 
     1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
     1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise must be sub-Gaussian, and for crmm, whose noise
-    must be symmetric.
+    must be symmetric; 1 - 2 eps/(3(1+eps)) for explore-then-commit, which knows neither eps nor c.
 
     Raises:
         ValueError: a policy that has no bound.
@@ -130,6 +142,8 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
         return 1 / 2 + 1 / (2 * (1 + epsilon))
     if policy in ("oful", "lints", "crmm"):
         return 1 / 2 + 0 * epsilon
+    if policy == "explore_then_commit":
+        return 1 - 2 * epsilon / (3 * (1 + epsilon))
     known = ", ".join(map(repr, BOUNDED))
     raise ValueError(f"policy={policy!r}: bounds are known of {known} and 'lower-bound'")
 
@@ -814,6 +828,28 @@ def elimination_phases(
         reason = f"2 d rows of {phase.copies} pulls each" if medians else "2 d"
         raise ValueError(f"horizon={horizon}: the first phase of G-optimal elimination needs T >= {used} ({reason})")
     return tuple(phases)
+
+
+# Explore, then commit (derived here)
+
+
+def etc_schedule(horizon: int, *, dim: int, num_arms: int, delta: float) -> EliminationPhase:
+    """One design of floor(n0/k) rows, n0 = floor(T^{2/3}), each pulled k = `median_copies`(delta/K) times.
+
+    Raises:
+        ValueError: if the design has fewer than d rows; the message names the smallest T.
+    """
+    copies = median_copies(delta / num_arms)
+    pulls = round(horizon ** (2 / 3)) + 1
+    while pulls**3 > horizon**2:
+        pulls -= 1
+    if pulls // copies < dim:
+        smallest = math.isqrt((dim * copies) ** 3 - 1) + 1  # the smallest T with T^2 >= (d k)^3
+        raise ValueError(
+            f"horizon={horizon}: explore_then_commit at delta={delta} needs T >= {smallest}: T^(2/3) pulls for d rows"
+            f" of {copies} pulls each"
+        )
+    return EliminationPhase(pulls // copies, copies)
 
 
 # The lower bound (Theorem 1)

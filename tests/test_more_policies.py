@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from oracles_elim import greedy_counts, smallest_odd_copies
 from scipy import stats
 from traces import quickly
 
@@ -151,7 +152,7 @@ def test_the_unit_of_the_payoffs_does_not_matter_to_lints():
 @pytest.mark.parametrize(("loss", "explore"), [("squared", "epsilon"), ("huber", "width")])
 def test_replay_of_sgd(loss, explore):
     bandit, every = turning() if loss == "squared" else (problem(), None)
-    for given in ({}, {"exploration": 0.4, "learning_rate": 0.9, "clip": 0.5, "threshold": 0.2, "theta_norm": 0.8}):
+    for given in ({}, {"exploration": 0.4, "learning_rate": 0.9, "clip": 0.5, "threshold": 0.2, "theta_norm": 0.3}):
         result = run("sgd", bandit, loss=loss, explore=explore, **given)
         sets = np.broadcast_to(ARMS, (HORIZON, *ARMS.shape)) if every is None else every
         longest = np.linalg.norm(sets, axis=-1).max()
@@ -224,3 +225,50 @@ def test_sgd_learns_in_any_unit_and_survives_any_payoff():
     for option in ("learning_rate", "clip", "threshold"):
         with pytest.raises(ValueError, match=f"{option}=0: must be positive"):
             lb.make_policy("sgd", problem(), horizon=HORIZON, **{option: 0})
+
+
+# Explore, then commit
+
+
+def test_replay_of_explore_then_commit():
+    bandit, ridge, delta = problem(), 0.5, 0.3
+    k = smallest_odd_copies(delta / 8)
+    policy, params = lb.make_policy("explore_then_commit", bandit, horizon=HORIZON, delta=delta, ridge=ridge)
+    n0 = 54  # 54^3 <= 400^2 < 55^3
+    assert dict(policy.about.facts) == {"k": k, "rows": n0 // k}
+    counts, gram = greedy_counts(ARMS, n0 // k, ridge, np.ones(8, bool))
+    order = np.repeat(np.arange(8), counts * k)
+    result = played(policy, params, bandit)
+    for arms, payoffs, estimate in zip(result.trace.arms, result.trace.payoffs, result.final_estimate, strict=True):
+        np.testing.assert_array_equal(arms[: order.size], order)
+        copies = payoffs[: order.size].reshape(-1, k)
+        rows = ARMS[order[::k]]
+        values = np.median(ARMS @ np.linalg.solve(gram, rows.T @ copies), axis=1)
+        assert np.all(arms[order.size :] == arms[-1])
+        assert values[arms[-1]] >= values.max() - 1e-9
+        fitted = np.linalg.solve(gram, ARMS.T @ (counts * values))
+        np.testing.assert_allclose(estimate, fitted, rtol=1e-8)
+    moved = played(*lb.make_policy("explore_then_commit", problem(unit=8.0), horizon=HORIZON, delta=delta, ridge=ridge),
+                   problem(unit=8.0))  # fmt: skip
+    np.testing.assert_array_equal(moved.trace.arms, result.trace.arms)
+    policy.about.check(params._replace(horizon=401.0))
+    with pytest.raises(
+        ValueError, match="delta=0.01, horizon=400: explore_then_commit|horizon=400: explore_then_commit"
+    ):
+        policy.about.check(params._replace(delta=0.01))
+    with pytest.raises(ValueError, match="delta=0.3, horizon=900: they need another design"):
+        policy.about.check(params._replace(horizon=900.0))
+
+
+def test_explore_then_commit_names_the_smallest_horizon():
+    for dim, num_arms, delta in ((3, 8, 0.1), (20, 100, 0.1), (1, 1, 0.9)):
+        k = smallest_odd_copies(delta / num_arms)
+        smallest = next(t for t in range(1, 10**6) if math.floor(t ** (2 / 3) + 1e-9) // k >= dim)
+        assert theory.etc_schedule(smallest, dim=dim, num_arms=num_arms, delta=delta) == (dim, k)
+        if smallest > 1:
+            with pytest.raises(ValueError, match=f"needs T >= {smallest}: "):
+                theory.etc_schedule(smallest - 1, dim=dim, num_arms=num_arms, delta=delta)
+    assert theory.etc_schedule(1_000, dim=1, num_arms=1, delta=0.9).rows == 100  # T^(2/3) is whole
+    with pytest.raises(ValueError, match="explore_then_commit plans its design ahead"):
+        lb.make_policy("explore_then_commit", turning()[0], horizon=HORIZON)
+    assert [theory.regret_exponent("explore_then_commit", e) for e in (1.0, 0.5)] == pytest.approx([2 / 3, 7 / 9])

@@ -44,12 +44,14 @@ EVERY = [
     ("crmm", {}),
     ("gopt_elim", {}),
     ("lints", {}),
+    ("explore_then_commit", {"delta": 0.9}),
     ("sgd", {}),
     ("sgd", {"loss": "huber", "explore": "width"}),
     ("uniform", {}),
     ("greedy", {}),
 ]
 IDS = [" ".join([name, *map(str, options.values())]) for name, options in EVERY]
+NEEDS = {"explore_then_commit": {"delta": 0.9}}  # for short horizons
 HORIZON = 340  # MENU's smallest at delta = .1 is 336
 
 
@@ -68,6 +70,7 @@ def cast(params, dtype=jnp.float64):
 
 
 def run(name, bandit, horizon=HORIZON, num_seeds=2, trace=True, dtype="float64", key=0, scale=1.0, **options):
+    options = {**NEEDS.get(name, {}), **options}
     policy, params = lb.make_policy(name, bandit, horizon=horizon, radius_scale=scale, **options)
     return lb.simulate(
         policy,
@@ -359,7 +362,7 @@ def test_d_1_is_the_scalar_formula():  # P5
 @pytest.mark.parametrize("name", lb.policies.names())
 def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
     bandit = bandit_of()
-    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24}.get(name, 8)
+    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24, "explore_then_commit": 60}.get(name, 8)
     with jax.enable_x64(x64):
         if dtype == "float64" and not x64:
             with pytest.raises(ValueError, match=r"dtype='float64': needs jax.config.update"):
@@ -377,7 +380,7 @@ def test_nan_debugging_is_silent(name):  # P18
     bandit = bandit_of()
     with jax.debug_nans(True):
         run(name, bandit)
-        policy, params = lb.make_policy(name, bandit, horizon=HORIZON)
+        policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **NEEDS.get(name, {}))
         with jax.disable_jit():
             params, arms = cast(params), jnp.asarray(bandit.arms)
             state = policy.init(arms, params)

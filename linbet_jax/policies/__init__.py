@@ -11,6 +11,7 @@ from linbet_jax.policies.crtm import CrtmParams, crtm
 from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.lints import LintsParams, lints
+from linbet_jax.policies.explore_then_commit import EtcParams, explore_then_commit
 from linbet_jax.policies.sgd import SgdParams, default_optimizer, gradient, projection
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
@@ -40,6 +41,7 @@ __all__ = [
     "CrtmParams",
     "Design",
     "Entry",
+    "EtcParams",
     "FixedSet",
     "GoptElimParams",
     "GreedyParams",
@@ -60,6 +62,7 @@ __all__ = [
     "default_optimizer",
     "design_of",
     "entry",
+    "explore_then_commit",
     "gopt_elim",
     "gradient",
     "greedy",
