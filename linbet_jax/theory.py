@@ -109,27 +109,18 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = (
-    "menu",
-    "tofu",
-    "mom",
-    "crt",
-    "oful",
-    "hvt_ucb",
-    "crtm",
-    "crmm",
-    "gopt_elim",
-    "lints",
-    "explore_then_commit",
-)  # with a regret bound
+_OF_2018 = ("menu", "tofu", "mom", "crt", "oful")
+_LATER = ("hvt_ucb", "crtm", "crmm", "gopt_elim", "lints", "explore_then_commit", "mean_of_medians")
+BOUNDED = _OF_2018 + _LATER  # with a regret bound
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
     1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, G-optimal elimination and the lower bound; (1+2 eps)/(1+3 eps) for MoM;
-    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise must be sub-Gaussian, and for crmm, whose noise
-    must be symmetric; 1 - 2 eps/(3(1+eps)) for explore-then-commit, which knows neither eps nor c.
+    1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise must be sub-Gaussian, and for crmm and
+    mean_of_medians (of OFUL), whose noise must be symmetric; 1 - 2 eps/(3(1+eps)) for explore-then-commit, which knows
+    neither eps nor c.
 
     Raises:
         ValueError: a policy that has no bound.
@@ -140,7 +131,7 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
     if policy == "crt":
         return 1 / 2 + 1 / (2 * (1 + epsilon))
-    if policy in ("oful", "lints", "crmm"):
+    if policy in ("oful", "lints", "crmm", "mean_of_medians"):
         return 1 / 2 + 0 * epsilon
     if policy == "explore_then_commit":
         return 1 - 2 * epsilon / (3 * (1 + epsilon))
@@ -753,6 +744,24 @@ def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:
             return CrmmSchedule(pulls, horizon // pulls)
     smallest = next(pulls for pulls in itertools.count(1, 2) if _crmm_failure(pulls) <= delta)
     raise ValueError(f"horizon={horizon}: crmm at delta={delta} needs at least {smallest} pulls, one epoch's")
+
+
+def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> CrmmSchedule:
+    """The smallest odd g with 2 P(Bin(g, 1/8) >= (g + 1)/2) <= delta/(2 N k'), N = floor(T/(g k')); `blocks` is k'.
+
+    As `crmm_schedule`, which it is for k' = 1, for k' medians an epoch: ``pulls`` is g. Derived here.
+
+    Raises:
+        ValueError: if T is too short for one epoch.
+    """
+    for pulls in range(1, horizon // blocks + 1, 2):
+        epochs = horizon // (pulls * blocks)
+        if _crmm_failure(pulls) * epochs * blocks <= delta:
+            return CrmmSchedule(pulls, epochs)
+    smallest = blocks * next(pulls for pulls in itertools.count(1, 2) if _crmm_failure(pulls) * blocks <= delta)
+    raise ValueError(
+        f"horizon={horizon}: mean_of_medians at delta={delta} needs at least {smallest} pulls, one epoch's"
+    )
 
 
 def _crmm_failure(pulls: int) -> float:

@@ -8,14 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from oracles import Oracle, assert_replays
 from oracles_elim import greedy_counts, smallest_odd_copies
+from oracles_later import CrmmOracle, LaterConstants
 from scipy import stats
 from traces import quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.noise.words import normals
-from linbet_jax.policies import FixedSet, gradient
+from linbet_jax.policies import FixedSet, gradient, mean_of_medians
+from linbet_jax.policies.mean_of_medians import told_to_base
 from linbet_jax.simulation import launches
 
 SEEDS, HORIZON = 3, 400
@@ -272,3 +275,70 @@ def test_explore_then_commit_names_the_smallest_horizon():
     with pytest.raises(ValueError, match="explore_then_commit plans its design ahead"):
         lb.make_policy("explore_then_commit", turning()[0], horizon=HORIZON)
     assert [theory.regret_exponent("explore_then_commit", e) for e in (1.0, 0.5)] == pytest.approx([2 / 3, 7 / 9])
+
+
+# Means of medians
+
+
+class MediansOracle(CrmmOracle):
+    """OFUL at R/sqrt(k') and delta/2 on means of k' medians of g payoffs."""
+
+    def __init__(self, arms, constants, groups, blocks):
+        self.pulls, self.groups, self.blocks = groups * blocks, groups, blocks
+        Oracle.__init__(self, arms, constants)
+
+    def update(self, payoffs):
+        mean = np.mean([np.median(part) for part in payoffs.reshape(self.blocks, self.groups)])
+        self.moments = self.moments + self.features[-1] * mean
+        self.estimate = np.linalg.inv(self.gram) @ self.moments
+
+    def beta(self, count):
+        c = self.constants
+        return c.quantile / math.sqrt(self.blocks) * math.sqrt(2.0 * (self.half_log_det_ratio() + c.log)) + c.bias
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_replay_of_mean_of_medians(blocks):
+    bandit, scale = problem(), 0.3
+    policy, params = lb.make_policy("mean_of_medians", bandit, horizon=HORIZON, radius_scale=scale, blocks=blocks)
+    groups = next(
+        g for g in range(1, HORIZON, 2)
+        if 2 * stats.binom.sf((g - 1) // 2, g, 0.125) <= 0.1 / (2 * blocks * (HORIZON // (g * blocks)))
+    )  # fmt: skip
+    facts = dict(policy.about.facts)
+    assert (facts["g"], facts["N"], policy.pulls_per_epoch) == (groups, HORIZON // (groups * blocks), groups * blocks)
+    result = played(policy, params, bandit, coverage=True)
+    told = LaterConstants(HORIZON, S, radius_scale=scale, quantile=math.sqrt(12.0))
+    for seed in range(SEEDS):
+        oracle = MediansOracle(ARMS, told, groups, blocks)
+        assert_replays(oracle, result.trace.arms[seed], result.trace.payoffs[seed], result.final_estimate[seed])
+    if blocks == 1:
+        np.testing.assert_array_equal(run("crmm", bandit, scale).trace.arms, result.trace.arms)
+    with pytest.raises(ValueError, match=rf"they need other medians than those of g={groups} payoffs"):
+        policy.about.check(params._replace(delta=1e-6))
+    policy.about.check(params._replace(radius_scale=2.0))
+
+
+def test_what_the_base_of_medians_is_told():
+    bandit = problem()
+    c = 12.0 / 2
+    _, params = lb.make_policy("mean_of_medians", bandit, horizon=HORIZON, base="tofu", blocks=2)
+    assert params.raw_moment_bound == pytest.approx(c + bandit.mean_bound**2)
+    assert (params.epsilon, params.delta, params.horizon) == (1.0, 0.1, float(HORIZON))
+    _, params = lb.make_policy("mean_of_medians", bandit, horizon=HORIZON, base="hvt_ucb", blocks=2, quantile=5.0)
+    assert params.central_moment_bound == pytest.approx(12.5)
+    told = told_to_base(params, 22)
+    assert (told.horizon, told.delta) == (18.0, 0.05)
+    heavy = problem(noise=lb.noise.CenteredPareto(2.5))
+    with pytest.raises(ValueError, match="assume_symmetric=False: mean_of_medians needs noise that is symmetric"):
+        lb.make_policy("mean_of_medians", heavy, horizon=HORIZON)
+    for options, message in (
+        ({"base": "greedy"}, "base='greedy': allowed are 'oful'"),
+        ({"blocks": 0}, "blocks=0: must be a whole number"),
+        ({"horizon": 4}, "horizon=4: mean_of_medians at delta=0.1 needs at least 5 pulls"),
+        ({"mean_bound": -1}, "mean_bound=-1: must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lb.make_policy("mean_of_medians", bandit, **{"horizon": HORIZON, **options})
+    with pytest.raises(ValueError, match="groups=4: must be odd"):
+        mean_of_medians(lb.make_policy("oful", bandit, horizon=HORIZON)[0], groups=4)

@@ -45,6 +45,8 @@ EVERY = [
     ("gopt_elim", {}),
     ("lints", {}),
     ("explore_then_commit", {"delta": 0.9}),
+    ("mean_of_medians", {}),
+    ("mean_of_medians", {"base": "tofu", "blocks": 2}),
     ("sgd", {}),
     ("sgd", {"loss": "huber", "explore": "width"}),
     ("uniform", {}),
@@ -327,7 +329,7 @@ def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 
         with pytest.raises(ValueError, match=r"central_moment_bound=0.0: must be positive for hvt_ucb"):
             run(name, nothing)
         return
-    result = run(name, nothing, **({"assume_symmetric": True} if name == "crmm" else {}))
+    result = run(name, nothing, **({"assume_symmetric": True} if name in ("crmm", "mean_of_medians") else {}))
     assert np.all(result.regret == 0)
     assert np.all(result.payoff == 0)
     assert not result.health.any()

@@ -12,6 +12,7 @@ from linbet_jax.policies.crmm import CrmmParams, crmm
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.lints import LintsParams, lints
 from linbet_jax.policies.explore_then_commit import EtcParams, explore_then_commit
+from linbet_jax.policies.mean_of_medians import mean_of_medians
 from linbet_jax.policies.sgd import SgdParams, default_optimizer, gradient, projection
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
@@ -69,6 +70,7 @@ __all__ = [
     "hvt_ucb",
     "lints",
     "make_policy",
+    "mean_of_medians",
     "menu",
     "mom",
     "names",

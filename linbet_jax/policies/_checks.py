@@ -21,6 +21,7 @@ _RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
     "raw_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
     "central_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
     "arm_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
+    "mean_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
     "quantile": (0.0, math.inf, True, False, "at least 0 and finite"),
     "clip_scale": (0.0, math.inf, False, False, "positive and finite"),
     "learning_rate": (0.0, math.inf, False, False, "positive and finite"),

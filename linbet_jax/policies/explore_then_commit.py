@@ -36,8 +36,8 @@ class EtcParams(NamedTuple):
 def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
     """Explore-then-commit; parameters: :class:`EtcParams`.
 
-    ``rows`` rows of the greedy G-optimal design are pulled ``copies`` = k times each; every arm's value is the median of
-    k ridge estimates, and the arm of the largest one is played for the rest. That is the first phase of elimination
+    ``rows`` rows of the greedy G-optimal design are pulled ``copies`` = k times each; every arm's value is the median
+    of k ridge estimates, and the arm of the largest one is played for the rest. That is the first phase of elimination
     with medians, whose widths decide nothing here.
 
     Guarantee (derived here): where k is the smallest odd number with P(Bin(k, 1/4) >= (k + 1)/2) <= delta/K and
@@ -45,8 +45,8 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
 
         2 L n0 + 2 T [(2^{4-p} c)^{1/p} sqrt(kappa) rows^{-eps/p} + S sqrt(lambda kappa/rows)],
 
-    L a bound of |<x, theta*>| and kappa = rows max a^T A^-1 a, about d: T^{1 - 2 eps/(3p)}, logarithms apart, p = 1 + eps.
-    The k copies must be independent; no other assumption is made of the noise.
+    L a bound of |<x, theta*>| and kappa = rows max a^T A^-1 a, about d: T^{1 - 2 eps/(3p)}, logarithms apart, where
+    p = 1 + eps. The k copies must be independent; no other assumption is made of the noise.
 
     Args:
         dim: d of the decision set, which must be the same at every pull.

@@ -67,6 +67,11 @@ class BanditFacts(Protocol):
         ...
 
     @property
+    def mean_bound(self) -> float:
+        """L, a bound of |<x, theta*>|."""
+        ...
+
+    @property
     def noise_std(self) -> float:
         """Largest standard deviation of a payoff over the arms; infinite where there is none."""
         ...
