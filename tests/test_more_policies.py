@@ -121,6 +121,8 @@ def test_normal_numbers_are_normal_and_a_key_decides_them():
     assert stats.kstest(drawn.ravel(), stats.norm.cdf).pvalue > 1e-3
     assert np.max(np.abs(np.corrcoef(drawn.T) - np.eye(5))) < 5 / math.sqrt(len(drawn))
     assert np.max(np.abs(np.corrcoef((drawn**2).T) - np.eye(5))) < 5 / math.sqrt(len(drawn))
+    many = jax.vmap(lambda i: normals(jax.random.fold_in(KEY, i), 10, jnp.float64))
+    assert np.all(np.isfinite(jax.jit(many)(jnp.arange(200_000))))  # among them angles where a sine rounds beyond 1
     other = jax.random.key(3, impl="rbg")
     assert normals(other, 3, jnp.float32).shape == (3,)
     np.testing.assert_array_equal(normals(KEY, 4, jnp.float64)[:2], normals(KEY, 4, jnp.float32)[:2])

@@ -162,7 +162,8 @@ def normals(key: jax.Array, count: int, dtype: DTypeLike) -> jax.Array:
         size = jnp.sqrt(-2.0 * jnp.log(left.astype(jnp.float32) * 2.0**-32 + 2.0**-33))
         signed = jax.lax.bitcast_convert_type(right, jnp.int32).astype(jnp.float32)
         sine = _sine(signed * (math.pi * 2.0**-32))  # of half the angle
-        return size * jnp.where(number == 0, 1.0 - 2.0 * sine * sine, 2.0 * sine * jnp.sqrt(1.0 - sine * sine))
+        square = jnp.minimum(sine * sine, 1.0)  # which rounding may exceed
+        return size * jnp.where(number == 0, 1.0 - 2.0 * square, 2.0 * sine * jnp.sqrt(1.0 - square))
 
     return jax.lax.map(part, jnp.arange(2)).reshape(-1)[:count].astype(dtype)
 

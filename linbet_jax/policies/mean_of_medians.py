@@ -1,8 +1,9 @@
 """mean_of_medians: symmetric noise made light for any policy (the family of Zhong, Huang, Yang, Wang, NeurIPS 2021).
 
 One pull of a base policy is an epoch of n = k' g pulls of one arm, and what it learns from is the mean over k' groups
-of the median of g payoffs. Where noise is symmetric about 0 and independent within an epoch, every median is within R of
-its mean but for a probability of delta/2, and truncated there it is centred: the feedback is R/sqrt(k')-sub-Gaussian.
+of the median of g payoffs. Where noise is symmetric about 0 and independent within an epoch, every median is within R
+of its mean but for a probability of delta/2, and truncated there it is centred: the feedback is
+R/sqrt(k')-sub-Gaussian.
 
 Deviations: the paper's g is a power of n; here it is the smallest odd number that the exact binomial tail allows, and
 R and what the base is told were derived here; none of them is the paper's.
