@@ -20,6 +20,7 @@ References:
         NeurIPS 2018.
     Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
     Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. NeurIPS 2011.
+    Agrawal, Goyal. Thompson sampling for contextual bandits with linear payoffs. ICML 2013.
     Xue, Wang, Wan, Yi, Zhang. Efficient algorithms for generalized linear bandits with heavy-tailed rewards.
         NeurIPS 2023.
     Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
@@ -112,18 +113,21 @@ def optimism_regret_bound(
 OWN_NORM = math.inf
 """S where each replication has an instance of its own: the simulator puts that instance's ||theta*||_2 in its place."""
 
-BOUNDED = (  # with a regret bound
-    *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "gopt_elim"),
-    *("heavy_oful", "robust_ucb", "sup_bmm", "sup_btc"),
+_OF_2018 = ("menu", "tofu", "mom", "crt", "oful")
+_LATER = (
+    *("hvt_ucb", "crtm", "crmm", "heavy_oful", "gopt_elim", "sup_bmm", "sup_btc", "robust_ucb"),
+    *("lints", "explore_then_commit", "mean_of_medians"),
 )
+BOUNDED = _OF_2018 + _LATER  # with a regret bound
 
 
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
     1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb, sup_bmm, sup_btc and the
-    lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL, whose noise must be
-    sub-Gaussian, and for crmm, whose noise must be symmetric.
+    lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise must be
+    sub-Gaussian, and for crmm and mean_of_medians (of OFUL), whose noise must be symmetric; 1 - 2 eps/(3(1+eps)) for
+    explore-then-commit, which knows neither eps nor c.
 
     Raises:
         ValueError: a policy that has no bound.
@@ -135,8 +139,10 @@ def regret_exponent(policy: str, epsilon: Number) -> Number:
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
     if policy == "crt":
         return 1 / 2 + 1 / (2 * (1 + epsilon))
-    if policy in ("oful", "crmm"):
+    if policy in ("oful", "lints", "crmm", "mean_of_medians"):
         return 1 / 2 + 0 * epsilon
+    if policy == "explore_then_commit":
+        return 1 - 2 * epsilon / (3 * (1 + epsilon))
     known = ", ".join(map(repr, BOUNDED))
     raise ValueError(f"policy={policy!r}: bounds are known of {known} and 'lower-bound'")
 
@@ -538,6 +544,14 @@ def oful_regret_bound(
     return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
 
 
+# LinTS (Agrawal and Goyal 2013)
+
+
+def lints_scale(horizon: Number, *, dim: int, delta: Number, noise_scale: Number) -> Number:
+    """v = R sqrt(9 d ln(T/delta)), in units of V^{-1/2} (Agrawal and Goyal, arXiv:1209.3352, Algorithm 1)."""
+    return noise_scale * _sqrt(9 * dim * _log(horizon / delta))
+
+
 # Policies after 2018: the ideas are those of the papers named, the constants are derived here, not the papers'
 
 
@@ -738,6 +752,24 @@ def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:
             return CrmmSchedule(pulls, horizon // pulls)
     smallest = next(pulls for pulls in itertools.count(1, 2) if _crmm_failure(pulls) <= delta)
     raise ValueError(f"horizon={horizon}: crmm at delta={delta} needs at least {smallest} pulls, one epoch's")
+
+
+def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> CrmmSchedule:
+    """The smallest odd g with 2 P(Bin(g, 1/8) >= (g + 1)/2) <= delta/(2 N k'), N = floor(T/(g k')); `blocks` is k'.
+
+    As `crmm_schedule`, which it is for k' = 1, for k' medians an epoch: ``pulls`` is g. Derived here.
+
+    Raises:
+        ValueError: if T is too short for one epoch.
+    """
+    for pulls in range(1, horizon // blocks + 1, 2):
+        epochs = horizon // (pulls * blocks)
+        if _crmm_failure(pulls) * epochs * blocks <= delta:
+            return CrmmSchedule(pulls, epochs)
+    smallest = blocks * next(pulls for pulls in itertools.count(1, 2) if _crmm_failure(pulls) * blocks <= delta)
+    raise ValueError(
+        f"horizon={horizon}: mean_of_medians at delta={delta} needs at least {smallest} pulls, one epoch's"
+    )
 
 
 def _crmm_failure(pulls: int) -> float:
@@ -959,6 +991,28 @@ def sup_bmm_schedule(
     if copies > horizon:
         raise ValueError(f"horizon={horizon}: medians of {num_arms} arms at delta={delta} need at least {smallest}")
     return made(copies)
+
+
+# Explore, then commit (derived here)
+
+
+def etc_schedule(horizon: int, *, dim: int, num_arms: int, delta: float) -> EliminationPhase:
+    """One design of floor(n0/k) rows, n0 = floor(T^{2/3}), each pulled k = `median_copies`(delta/K) times.
+
+    Raises:
+        ValueError: if the design has fewer than d rows; the message names the smallest T.
+    """
+    copies = median_copies(delta / num_arms)
+    pulls = round(horizon ** (2 / 3)) + 1
+    while pulls**3 > horizon**2:
+        pulls -= 1
+    if pulls // copies < dim:
+        smallest = math.isqrt((dim * copies) ** 3 - 1) + 1  # the smallest T with T^2 >= (d k)^3
+        raise ValueError(
+            f"horizon={horizon}: explore_then_commit at delta={delta} needs T >= {smallest}: T^(2/3) pulls for d rows"
+            f" of {copies} pulls each"
+        )
+    return EliminationPhase(pulls // copies, copies)
 
 
 # The lower bound (Theorem 1)

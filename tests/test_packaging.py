@@ -173,7 +173,7 @@ LAYERS = {
     "theory": set(),
     "kernels": set(),
     "noise": set(),
-    "policies": {"kernels", "theory"},
+    "policies": {"kernels", "noise", "theory"},
     "bandits": {"noise", "theory"},
     "simulation": {"errors", "theory", "kernels", "noise", "policies", "bandits"},
     "statistics": {"policies", "bandits", "simulation"},

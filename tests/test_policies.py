@@ -47,10 +47,17 @@ EVERY = [
     ("sup_bmm", {}),
     ("sup_btc", {}),
     ("robust_ucb", {}),
+    ("lints", {}),
+    ("explore_then_commit", {"delta": 0.9}),
+    ("mean_of_medians", {}),
+    ("mean_of_medians", {"base": "tofu", "blocks": 2}),
+    ("sgd", {}),
+    ("sgd", {"loss": "huber", "explore": "width"}),
     ("uniform", {}),
     ("greedy", {}),
 ]
 IDS = [" ".join([name, *map(str, options.values())]) for name, options in EVERY]
+NEEDS = {"explore_then_commit": {"delta": 0.9}}  # for short horizons
 HORIZON = 340  # MENU's smallest at delta = .1 is 336
 
 
@@ -77,6 +84,7 @@ def cast(params, dtype=jnp.float64):
 
 
 def run(name, bandit, horizon=HORIZON, num_seeds=2, trace=True, dtype="float64", key=0, scale=1.0, **options):
+    options = {**NEEDS.get(name, {}), **options}
     policy, params = lb.make_policy(name, bandit, horizon=horizon, radius_scale=scale, **options)
     return lb.simulate(
         policy,
@@ -330,7 +338,7 @@ def test_zero_arms(name, options):  # P10
 
 @pytest.mark.parametrize("name", lb.policies.names())
 def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 0; and fewer arms than dimensions
-    options = {"assume_symmetric": True} if name == "crmm" else {}
+    options = {"assume_symmetric": True} if name in ("crmm", "mean_of_medians") else {}
     shape, law = ((3, 3) if name == "robust_ucb" else (3, 7)), lb.noise.Pareto(2.0)
     arms = np.eye(3) if name == "robust_ucb" else np.random.default_rng(0).uniform(size=shape)
     some = run(name, lb.LinearBandit(arms, np.ones(shape[1]), law, epsilon=0.5), **options)
@@ -380,7 +388,8 @@ def test_d_1_is_the_scalar_formula():  # P5
 )
 def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
     bandit = bandit_for(name)
-    horizon = HORIZON if dtype == "float64" else {"menu": 336, "mom": 24, "sup_bmm": 24, "bmm_ucb": 24}.get(name, 8)
+    least = {"menu": 336, "mom": 24, "sup_bmm": 24, "bmm_ucb": 24, "explore_then_commit": 60}
+    horizon = HORIZON if dtype == "float64" else least.get(name, 8)
     with jax.enable_x64(x64):
         if dtype == "float64" and not x64:
             with pytest.raises(ValueError, match=r"dtype='float64': needs jax.config.update"):
@@ -398,7 +407,7 @@ def test_nan_debugging_is_silent(name):  # P18
     bandit = bandit_for(name)
     with jax.debug_nans(True):
         run(name, bandit)
-        policy, params = lb.make_policy(name, bandit, horizon=HORIZON)
+        policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **NEEDS.get(name, {}))
         with jax.disable_jit():
             params, arms = cast(params), jnp.asarray(bandit.arms)
             state = policy.init(arms, params)

@@ -60,6 +60,9 @@ def test_a_name_is_registered_once():
         lb.policies.register("oful")(lambda setup: None)
 
 
+UNPROVED = ("bmm_ucb", "btc_ucb", "sgd", "greedy", "uniform")
+
+
 def test_every_built_in_policy_says_where_it_comes_from_and_what_it_assumes():
     for name in registry.names():
         entry = registry.entry(name)
@@ -67,7 +70,7 @@ def test_every_built_in_policy_says_where_it_comes_from_and_what_it_assumes():
         assert entry.assumption
         assert entry.time
         assert entry.memory
-        assert (entry.rate is None) == (entry.regret == "") == (name in ("bmm_ucb", "btc_ucb", "greedy", "uniform"))
+        assert (entry.rate is None) == (entry.regret == "") == (name in UNPROVED)
         assert entry.valid in ("adaptive", "in advance", "")
 
 

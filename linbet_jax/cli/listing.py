@@ -40,6 +40,14 @@ OPTIONS = {
     "estimator": "'catoni', 'btc' (truncation) or 'bmm' (medians of copies)",
     "leftover": "what is played after the last phase: 'greedy', the best estimate, or 'uniform', over the arms left",
     "constants": "'derived' (for this form) or 'paper2020' (of Xue, Wang, Wang, Zhang, valid for sqrt(ridge) S <= 1)",
+    "base": "the policy that learns from means of medians",
+    "blocks": "k', how many medians one mean is taken of",
+    "loss": "'squared' or 'huber', whose residuals count no more than `threshold`",
+    "explore": "'epsilon', now and then an arm drawn uniformly, or 'width', a bonus for the arm's width",
+    "exploration": "the probability of a uniform arm, or what multiplies the widths",
+    "learning_rate": "the step at pull t has the rate learning_rate / sqrt(t); 1/D^2 by default",
+    "clip": "largest norm of a gradient; D (D S + c^(1/(1 + epsilon))) by default",
+    "threshold": "Huber's, in payoffs; c^(1/(1 + epsilon)) by default",
     "capacity": "slots for doubtful payoffs; a replication that needs more is repeated with more",
 }
 LEGEND = """

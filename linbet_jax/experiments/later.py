@@ -18,7 +18,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from linbet_jax.bandits.bandit import LinearBandit
@@ -388,7 +387,7 @@ def _times(findings: Sequence[Finding]) -> list[list[str]]:
     ]
 
 
-def _figure(places: Mapping[str, Sequence[Finding]], setting: str) -> Figure:
+def _figure(places: Mapping[str, Sequence[Finding]], setting: str) -> Any:
     """Literal regret, a panel for each world, in two rows of equally many."""
     panels = [
         Panel(

@@ -144,6 +144,30 @@ def polar(words: jax.Array, df: ArrayLike | None, dtype: DTypeLike) -> jax.Array
     return jnp.sqrt(degrees * excess) * jnp.sqrt(excess + 2.0) * cosine  # the product could overflow
 
 
+def normals(key: jax.Array, count: int, dtype: DTypeLike) -> jax.Array:
+    """Independent standard normal numbers [count] under one key, two for each block of random words (Box and Muller).
+
+    For small counts that are drawn anew at every pull: each uniform has one word of 32 bits, so that no number lies
+    beyond 6.7, and they are worked out in float32, whatever the dtype: float32 and float64 see the same numbers.
+    """
+    pairs = -(-count // 2)
+    if jax.random.key_impl(key) == "threefry2x32":
+        data = jax.random.key_data(key)
+        left, right = threefry(data[0], data[1], jnp.arange(pairs, dtype=jnp.uint32))
+    else:
+        left, right = jax.random.bits(key, (2, pairs), jnp.uint32)
+
+    def part(number: jax.Array) -> jax.Array:
+        """The cosines or the sines: a turn of a loop stores them, where XLA would compute each wherever it is used."""
+        size = jnp.sqrt(-2.0 * jnp.log(left.astype(jnp.float32) * 2.0**-32 + 2.0**-33))
+        signed = jax.lax.bitcast_convert_type(right, jnp.int32).astype(jnp.float32)
+        sine = _sine(signed * (math.pi * 2.0**-32))  # of half the angle
+        square = jnp.minimum(sine * sine, 1.0)  # which rounding may exceed
+        return size * jnp.where(number == 0, 1.0 - 2.0 * square, 2.0 * sine * jnp.sqrt(1.0 - square))
+
+    return jax.lax.map(part, jnp.arange(2)).reshape(-1)[:count].astype(dtype)
+
+
 def pareto(words: jax.Array, shape: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """Pareto variates U^(-1/shape) >= 1 from words [..., 2]."""
     return jnp.exp(exponential(words, dtype) / jnp.asarray(shape, dtype))

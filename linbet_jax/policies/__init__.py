@@ -13,6 +13,10 @@ from linbet_jax.policies.heavy_oful import HeavyOfulParams, heavy_oful
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.sup import SupBmmParams, SupBtcParams, sup_bmm, sup_btc
 from linbet_jax.policies.robust_ucb import RobustUcbParams, robust_ucb
+from linbet_jax.policies.lints import LintsParams, lints
+from linbet_jax.policies.explore_then_commit import EtcParams, explore_then_commit
+from linbet_jax.policies.mean_of_medians import mean_of_medians
+from linbet_jax.policies.sgd import SgdParams, default_optimizer, gradient, projection
 from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, uniform
 
 # isort: on
@@ -41,17 +45,20 @@ __all__ = [
     "CrtmParams",
     "Design",
     "Entry",
+    "EtcParams",
     "FixedSet",
     "GoptElimParams",
     "GreedyParams",
     "HeavyOfulParams",
     "HvtParams",
+    "LintsParams",
     "MenuParams",
     "MomParams",
     "OfulParams",
     "RidgeState",
     "RobustUcbParams",
     "Setup",
+    "SgdParams",
     "SupBmmParams",
     "SupBtcParams",
     "TofuParams",
@@ -60,18 +67,24 @@ __all__ = [
     "crmm",
     "crt",
     "crtm",
+    "default_optimizer",
     "design_of",
     "entry",
+    "explore_then_commit",
     "gopt_elim",
+    "gradient",
     "greedy",
     "heavy_oful",
     "hvt_ucb",
+    "lints",
     "make_policy",
+    "mean_of_medians",
     "menu",
     "mom",
     "names",
     "oful",
     "options",
+    "projection",
     "register",
     "ridge_policy",
     "robust_ucb",

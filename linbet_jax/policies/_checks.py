@@ -24,6 +24,10 @@ _RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
     "arm_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
     "quantile": (0.0, math.inf, True, False, "at least 0 and finite"),
     "clip_scale": (0.0, math.inf, False, False, "positive and finite"),
+    "learning_rate": (0.0, math.inf, False, False, "positive and finite"),
+    "clip": (0.0, math.inf, False, False, "positive and finite"),
+    "threshold": (0.0, math.inf, False, False, "positive and finite"),
+    "exploration": (0.0, math.inf, True, False, "at least 0 and finite"),
     "horizon": (1.0, math.inf, True, False, "at least 1 and finite"),
     "epochs": (1.0, math.inf, True, False, "at least 1 and finite"),
 }

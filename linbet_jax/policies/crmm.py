@@ -73,6 +73,24 @@ def crmm(design: Design, *, pulls: int) -> Policy:
     return ridge_policy("crmm", design, radius=radius, observe=observe, pulls_per_epoch=pulls, about=About(check=check))
 
 
+def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tuple[str, ...]:
+    """Notes that a policy for symmetric noise alone must carry on this bandit.
+
+    Raises:
+        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False.
+    """
+    assume, symmetric = flag("assume_symmetric", assume_symmetric), getattr(setup.bandit, "symmetric_noise", None)
+    if symmetric:
+        return ()
+    told = "is not" if symmetric is False else "may not be"
+    if not assume:
+        raise ValueError(
+            f"assume_symmetric={assume_symmetric}: {policy} needs noise that is symmetric about 0, which this bandit's"
+            f" {told}; must be True to play it anyway"
+        )
+    return (f"{policy} assumes symmetric noise, which this bandit's {told}",)
+
+
 @register(
     "crmm",
     label="CRMM",
@@ -102,17 +120,7 @@ def make_crmm(
         ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, and where the horizon
             holds no epoch.
     """
-    notes: tuple[str, ...] = ()
-    symmetric = getattr(setup.bandit, "symmetric_noise", None)
-    if not symmetric:
-        told = "is not" if symmetric is False else "may not be"
-        if not flag("assume_symmetric", assume_symmetric):
-            raise ValueError(
-                f"assume_symmetric={assume_symmetric}: crmm needs noise that is symmetric about 0, which this bandit's"
-                f" {told}; must be True to play it anyway"
-            )
-        notes = (f"crmm assumes symmetric noise, which this bandit's {told}",)
-    flag("assume_symmetric", assume_symmetric)
+    notes = symmetric_or_refused("crmm", setup, assume_symmetric)
     moment = setup.known("central_moment_bound", central_moment_bound)
     markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
     schedule = theory.crmm_schedule(setup.horizon, delta=setup.delta)

@@ -529,7 +529,7 @@ def _make_bmm(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Po
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
-    time="(K d + d³)/k + K",
+    time="(K² d + d³)/k + K",
     memory="k d ln T",
 )
 def make_sup_bmm(
@@ -559,7 +559,7 @@ def make_sup_bmm(
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
-    time="K t + K d²",
+    time="K² d + d³",
     memory="T ln T",
 )
 def make_sup_btc(
@@ -586,7 +586,7 @@ def make_sup_btc(
     assumption="central moment",
     moment="central_moment_bound",
     sets="one finite",
-    time="(K d + d³)/k + K",
+    time="(K² d + d³)/k + K",
     memory="k d",
 )
 def make_bmm_ucb(
@@ -610,7 +610,7 @@ def make_bmm_ucb(
     assumption="raw moment",
     moment="raw_moment_bound",
     sets="one finite",
-    time="K t + K d²",
+    time="K² d + d³",
     memory="T",
 )
 def make_btc_ucb(

@@ -1,0 +1,123 @@
+"""Explore, then commit: medians over one G-optimal design, then the best arm for good; told no moment at all.
+
+Derived here, not a paper's: the price of knowing neither epsilon nor c is a larger power of T.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.policies._checks import check_params
+from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
+from linbet_jax.policies.policy import About, Policy
+from linbet_jax.policies.registry import Cost, Setup, register
+
+
+class EtcParams(NamedTuple):
+    """Hyperparameters of explore-then-commit, all traced; delta and the horizon must be those of the schedule.
+
+    Attributes:
+        ridge: lambda > 0.
+        delta: failure probability in (0, 1).
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    horizon: Any
+
+
+@functools.lru_cache(maxsize=256)
+def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
+    """Explore-then-commit; parameters: :class:`EtcParams`.
+
+    ``rows`` rows of the greedy G-optimal design are pulled ``copies`` = k times each; every arm's value is the median
+    of k ridge estimates, and the arm of the largest one is played for the rest. That is the first phase of elimination
+    with medians, whose widths decide nothing here.
+
+    Guarantee (derived here): where k is the smallest odd number with P(Bin(k, 1/4) >= (k + 1)/2) <= delta/K and
+    n0 = floor(T^{2/3}) >= k rows, the regret is with probability 1 - delta at most
+
+        2 L n0 + 2 T [(2^{4-p} c)^{1/p} sqrt(kappa) rows^{-eps/p} + S sqrt(lambda kappa/rows)],
+
+    L a bound of |<x, theta*>| and kappa = rows max a^T A^-1 a, about d: T^{1 - 2 eps/(3p)}, logarithms apart, where
+    p = 1 + eps. The k copies must be independent; no other assumption is made of the noise.
+
+    Args:
+        dim: d of the decision set, which must be the same at every pull.
+        rows: rows of the design.
+        copies: k, odd.
+    """
+    one_phase = gopt_elim(dim, (theory.EliminationPhase(rows, copies),), estimator="bmm")
+
+    def told(params: EtcParams) -> GoptElimParams:
+        """Widths of 0: only the largest value is left when the phase is over."""
+        zero = jnp.zeros_like(params.ridge)
+        return GoptElimParams(
+            ridge=params.ridge,
+            delta=params.delta,
+            theta_norm=zero,
+            raw_moment_bound=zero,
+            central_moment_bound=zero,
+            epsilon=zero + 1,
+            radius_scale=zero,
+            horizon=params.horizon,
+        )
+
+    def update(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: EtcParams) -> Any:
+        return one_phase.updates[0](state, arms, index, payoffs, told(params))
+
+    region = one_phase.region
+    assert region is not None
+    return Policy(
+        name="explore_then_commit",
+        init=lambda arms, params: one_phase.init(arms, told(params)),
+        select=lambda key, state, arms, params: one_phase.select(key, state, arms, told(params)),
+        update=update,
+        region=lambda state, arms, params: region(state, arms, told(params)),
+        finite=one_phase.finite,
+        about=About(check=check_params),
+    )
+
+
+@register(
+    "explore_then_commit",
+    label="Explore, then commit",
+    color="#AA7744",
+    cost=Cost(0.1, 1e-4, 2e-4),
+    source="derived here",
+    assumption="an unknown moment",
+    rate=functools.partial(theory.regret_exponent, "explore_then_commit"),
+    regret="d^½ T^(1-2ε/(3+3ε))",
+    valid="adaptive",
+    sets="one finite",
+    time="1",
+    memory="d k",
+)
+def make_explore_then_commit(setup: Setup) -> tuple[Policy, EtcParams]:
+    """Explore-then-commit with the schedule of the horizon."""
+    if setup.bandit.changing:
+        raise ValueError(
+            "bandit: explore_then_commit plans its design ahead, so it needs one decision set for all pulls; this"
+            " bandit's changes from pull to pull"
+        )
+    schedule = functools.partial(theory.etc_schedule, dim=setup.bandit.dim, num_arms=setup.bandit.num_arms)
+    phase = schedule(setup.horizon, delta=setup.delta)
+
+    def check(params: EtcParams) -> None:
+        check_params(params)
+        if schedule(int(params.horizon), delta=params.delta) != phase:
+            raise ValueError(
+                f"delta={params.delta}, horizon={params.horizon:.0f}: they need another design than this"
+                " explore_then_commit was made for; make_policy again instead of replacing these parameters"
+            )
+
+    policy = explore_then_commit(setup.bandit.dim, rows=phase.rows, copies=phase.copies)
+    facts = (("k", phase.copies), ("rows", phase.rows))
+    params = EtcParams(ridge=setup.ridge, delta=setup.delta, horizon=float(setup.horizon))
+    return policy._replace(about=About(check=check, facts=facts)), params

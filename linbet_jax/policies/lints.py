@@ -1,0 +1,202 @@
+"""LinTS, Thompson sampling (Agrawal and Goyal, ICML 2013): the sub-Gaussian baseline that explores by chance."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.kernels.gram import combined, compensated, dot, sweep_inverse
+from linbet_jax.kernels.selection import argmax_index
+from linbet_jax.noise.words import normals
+from linbet_jax.policies._checks import check_params, number
+from linbet_jax.policies.designs import AnySetsState, Arms, Design, FixedSet, FixedSetState
+from linbet_jax.policies.policy import About, Policy, Region
+from linbet_jax.policies.registry import Cost, Setup, register
+
+_REFINEMENTS = 2  # Newton steps of a refresh: each squares the relative error of the root
+
+
+class LintsParams(NamedTuple):
+    """Hyperparameters of LinTS, all traced.
+
+    Attributes:
+        ridge: lambda > 0; the paper's is 1.
+        delta: failure probability in (0, 1).
+        theta_norm: S >= ||theta*||; it enters the confidence region alone.
+        noise_scale: R, the sub-Gaussian scale of the noise, as OFUL's.
+        radius_scale: multiplies v and the region's radius; 1 is the paper.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    delta: Any
+    theta_norm: Any
+    noise_scale: Any
+    radius_scale: Any
+    horizon: Any
+
+
+class LintsState(NamedTuple):
+    """State of LinTS: memory O(d^2), for a fixed set O(K) more; independent of T.
+
+    Attributes:
+        played: what gives V: for a fixed set [K] int32, how often each arm was played; else V [d, d] and what rounding
+            has kept out of it.
+        root: [d, d], N with N^T N = V^-1.
+        turned: [d, d], its transpose: every product then runs over contiguous numbers.
+        log_det: [], ln(det V / det(lambda I)).
+        center: [d], the ridge estimate.
+        moments: [d], sum x y.
+        lost: [d], what rounding has kept out of the moments so far.
+    """
+
+    played: Any
+    root: jax.Array
+    turned: jax.Array
+    log_det: jax.Array
+    center: jax.Array
+    moments: jax.Array
+    lost: jax.Array
+
+
+@functools.lru_cache(maxsize=128)
+def lints(design: Design) -> Policy:
+    """LinTS; parameters: :class:`LintsParams`.
+
+    At every pull theta~ = theta_t + radius_scale v N^T z with z ~ N(0, I) afresh, of the law N(theta_t, v^2 V^-1), and
+    the arm of the largest <x, theta~> is played. The square root N^T of V^-1 follows V by rank one, O(d^2): with
+    w = N x and s = ||w||^2 the new one is N - w (N^T w)^T / (1 + s + sqrt(1 + s)).
+
+    v = R sqrt(9 d ln(T/delta)), as in the corrected version of the paper (arXiv:1209.3352, Algorithm 1 with the T of
+    a known horizon for its t). Its Theorem 1: regret O~(d^{3/2} sqrt(T)) with probability 1 - delta for sub-Gaussian
+    noise, with constants for lambda = 1 and ||x||, ||theta*|| of at most 1.
+
+    Deviations: the version in the proceedings has v = R sqrt(24 d ln(1/delta)/epsilon) with a free epsilon, and a
+    rate T^{(1 + epsilon)/2}. lambda is free here. The confidence region is OFUL's: the paper's lemma follows from it.
+    """
+    fixed = isinstance(design, FixedSet)
+
+    def as_design(state: LintsState) -> Any:
+        """The state that the design's own functions take."""
+        inverse = dot(state.turned, state.root)
+        if fixed:
+            return FixedSetState(state.played, inverse, jnp.zeros_like(state.log_det), state.log_det)
+        gram, lost = state.played
+        return AnySetsState(gram, inverse, state.log_det, lost)
+
+    def init(arms: Arms, params: LintsParams) -> LintsState:
+        start = design.init(arms, params.ridge)
+        root = jnp.sqrt(start.inverse)
+        zero = jnp.zeros(design.dim, root.dtype)
+        played = start.counts if fixed else (start.gram, start.lost)
+        return LintsState(played, root, root, start.log_det, zero, zero, zero)
+
+    def select(key: jax.Array, state: LintsState, arms: jax.Array, params: LintsParams) -> jax.Array:
+        scale = params.radius_scale * theory.lints_scale(
+            params.horizon, dim=design.dim, delta=params.delta, noise_scale=params.noise_scale
+        )
+        drawn = state.center + scale * combined(state.root, normals(key, design.dim, state.root.dtype))
+        values = combined(jax.lax.optimization_barrier(arms.T), drawn) if fixed else dot(arms, drawn)
+        return argmax_index(values, jnp.zeros_like(values), jnp.zeros_like(state.log_det))
+
+    def update(
+        state: LintsState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: LintsParams
+    ) -> LintsState:
+        feature, payoff = arms[index], payoffs[0]
+        whitened = combined(state.turned, feature)  # w = N x
+        image = combined(state.root, whitened)  # V^-1 x = N^T w
+        grown = 1 + jnp.sum(whitened * whitened)
+        share = whitened / (grown + jnp.sqrt(grown))
+        if fixed:
+            played = state.played + (jnp.arange(arms.shape[0]) == index)
+        else:
+            gram, rest = state.played
+            played = compensated(gram, rest, feature[:, None] * feature)
+        moments, lost = compensated(state.moments, state.lost, feature * payoff)
+        return LintsState(
+            played=played,
+            root=state.root - share[:, None] * image,
+            turned=state.turned - image[:, None] * share,
+            log_det=state.log_det + jnp.log(grown),
+            center=state.center + image * ((payoff - jnp.sum(feature * state.center)) / grown),
+            moments=moments,
+            lost=lost,
+        )
+
+    def refresh(state: LintsState, arms: Arms, params: LintsParams) -> LintsState:
+        gram = design.gram(as_design(state), arms, params.ridge)
+        turned = state.turned
+        for _ in range(_REFINEMENTS):  # Newton's step towards N^T N = V^-1; it turns N by no more than rounding
+            miss = turned - dot(dot(turned, turned.T), dot(gram, turned))
+            turned = turned + miss / 2
+        inverse, log_det = sweep_inverse(gram)
+        return state._replace(
+            root=turned.T,
+            turned=turned,
+            log_det=log_det - design.dim * jnp.log(params.ridge),
+            center=dot(inverse, state.moments),
+        )
+
+    def region(state: LintsState, arms: Arms, params: LintsParams) -> Region:
+        played = as_design(state)
+        radius = theory.oful_radius(
+            log_det_ratio=state.log_det,
+            delta=params.delta,
+            noise_scale=params.noise_scale,
+            ridge=params.ridge,
+            theta_norm=params.theta_norm,
+        )
+        return Region(
+            design.solve(played, arms, params.ridge, state.moments),
+            params.radius_scale * radius,
+            lambda v: design.norm(played, arms, params.ridge, v),
+        )
+
+    return Policy(
+        name="lints",
+        init=init,
+        select=select,
+        update=update,
+        region=region,
+        refresh=refresh,
+        finite=lambda state: jnp.isfinite(jnp.sum(state.center)),
+        about=About(check=check_params),
+    )
+
+
+@register(
+    "lints",
+    label="LinTS",
+    color="#44AA99",
+    cost=Cost(0.3, 4e-4, 6e-4),
+    source="Agrawal, Goyal 2013",
+    assumption="sub-Gaussian noise",
+    rate=functools.partial(theory.regret_exponent, "lints"),
+    regret="d^(3/2) T^½",
+    valid="adaptive",
+    time="K d + d²",
+    memory="d² + K",
+)
+def make_lints(
+    setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
+) -> tuple[Policy, LintsParams]:
+    """LinTS; where the noise has no standard deviation its scale is 1, with a note."""
+    notes: tuple[str, ...] = ()
+    if noise_scale is None and not math.isfinite(setup.bandit.noise_std):
+        noise_scale, notes = 1.0, ("LinTS's noise_scale is 1: the noise has no finite standard deviation",)
+    scale = number("noise_scale", setup.bandit.noise_std if noise_scale is None else noise_scale)
+    params = LintsParams(
+        ridge=setup.ridge,
+        delta=setup.delta,
+        theta_norm=setup.theta_norm,
+        noise_scale=scale,
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    v = theory.lints_scale(params.horizon, dim=setup.bandit.dim, delta=params.delta, noise_scale=scale)
+    return lints(setup.design).with_notes(facts=(("v", v),), notes=notes), params

@@ -1,0 +1,179 @@
+"""mean_of_medians: symmetric noise made light for any policy (the family of Zhong, Huang, Yang, Wang, NeurIPS 2021).
+
+One pull of a base policy is an epoch of n = k' g pulls of one arm, and what it learns from is the mean over k' groups
+of the median of g payoffs. Where noise is symmetric about 0 and independent within an epoch, every median is within R
+of its mean but for a probability of delta/2, and truncated there it is centred: the feedback is
+R/sqrt(k')-sub-Gaussian.
+
+Deviations: the paper's g is a power of n; here it is the smallest odd number that the exact binomial tail allows, and
+R and what the base is told were derived here; none of them is the paper's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from linbet_jax import theory
+from linbet_jax.kernels.medians import median_of_means
+from linbet_jax.policies import registry
+from linbet_jax.policies._checks import count, number
+from linbet_jax.policies.crmm import symmetric_or_refused
+from linbet_jax.policies.policy import About, Buffers, Opening, Policy, Update
+from linbet_jax.policies.registry import Cost, Setup, register
+
+BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm")  # index policies, and LinTS
+
+
+@functools.lru_cache(maxsize=256)
+def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
+    """The policy with n = ``blocks`` ``groups`` pulls for each of its own; leftover pulls play its arm, as in MENU.
+
+    Its parameters are those of the policy. Where they have a ``horizon`` and a ``delta``, these are T and the whole
+    failure probability: the policy is given floor(T/n) and delta/2, the medians take the other half.
+
+    Args:
+        policy: any policy.
+        groups: g, payoffs under one median, odd.
+        blocks: k', medians under one mean.
+
+    Raises:
+        ValueError: if ``groups`` is even or below 1, or ``blocks`` below 1.
+    """
+    if groups < 1 or groups % 2 == 0:
+        raise ValueError(f"groups={groups}: must be odd, at least 1")
+    count("blocks", blocks)
+    pulls = groups * blocks
+
+    def told(params: Any) -> Any:
+        return told_to_base(params, pulls)
+
+    def once(update: Update) -> Update:
+        def updated(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
+            medians = [median_of_means(part, groups) for part in payoffs.reshape(-1, groups)]
+            means = jnp.mean(jnp.stack(medians).reshape(-1, blocks), axis=1)
+            return update(state, arms, index, means, told(params))
+
+        return updated
+
+    region, refresh, buffers, check = policy.region, policy.refresh, policy.buffers, policy.about.check
+    return Policy(
+        name="mean_of_medians",
+        init=lambda arms, params: policy.init(arms, told(params)),
+        select=lambda key, state, arms, params: policy.select(key, state, arms, told(params)),
+        update=tuple(once(update) for update in policy.updates),
+        pulls_per_epoch=pulls * policy.pulls_per_epoch,
+        region=None if region is None else lambda state, arms, params: region(state, arms, told(params)),
+        refresh=None if refresh is None else lambda state, arms, params: refresh(state, arms, told(params)),
+        finite=policy.finite,
+        buffers=None if buffers is None else _buffers(buffers, groups, blocks),
+        about=About(check=None if check is None else lambda params: check(told(params))),
+    )
+
+
+def told_to_base(params: Any, pulls: int) -> Any:
+    """The base's parameters: floor(T/n) and delta/2 for T and delta, where there are such fields."""
+    changes: dict[str, Any] = {}
+    if hasattr(params, "horizon"):
+        host = isinstance(params.horizon, float | int)
+        changes["horizon"] = math.floor(params.horizon / pulls) + 0.0 if host else jnp.floor(params.horizon / pulls)
+    if hasattr(params, "delta"):
+        changes["delta"] = params.delta / 2
+    return params._replace(**changes) if changes else params
+
+
+def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
+    def wrapped(policy: Policy) -> Policy:
+        return mean_of_medians(policy, groups=groups, blocks=blocks)
+
+    overflowed, enlarge, max_pulls, opening = buffers
+    pulls = groups * blocks
+    return Buffers(
+        overflowed=overflowed,
+        enlarge=None if enlarge is None else lambda: wrapped(enlarge()),
+        max_pulls=None if max_pulls is None else (max_pulls + 1) * pulls - 1,
+        opening=None if opening is None else Opening(opening.pulls * pulls, wrapped(opening.policy), opening.handover),
+    )
+
+
+@register(
+    "mean_of_medians",
+    label="Mean of medians",
+    color="#6699CC",
+    cost=Cost(0.06, 3e-5, 2e-5),
+    source="after Zhong, Huang, Yang, Wang 2021",
+    assumption="symmetric noise",
+    moment="central_moment_bound",
+    rate=functools.partial(theory.regret_exponent, "mean_of_medians"),
+    regret="d T^½",
+    valid="adaptive",
+    time="(K d + d²)/n",
+    memory="d² + K",
+)
+def make_mean_of_medians(
+    setup: Setup,
+    *,
+    base: str = "oful",
+    blocks: int = 1,
+    assume_symmetric: bool = False,
+    quantile: float | None = None,
+    mean_bound: float | None = None,
+    epsilon: float | None = None,
+    central_moment_bound: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, Any]:
+    """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2.
+
+    Raises:
+        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, where the horizon
+            holds no epoch, and what the base refuses of T/n pulls.
+    """
+    if base not in BASES:
+        raise ValueError(f"base={base!r}: allowed are {', '.join(map(repr, BASES))}")
+    blocks = count("blocks", blocks)
+    notes = symmetric_or_refused("mean_of_medians", setup, assume_symmetric)
+    moment = setup.known("central_moment_bound", central_moment_bound)
+    markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
+    scale = number("quantile", markov if quantile is None else quantile)  # R
+    schedule = functools.partial(theory.mean_of_medians_schedule, blocks=blocks)
+    groups, epochs = schedule(setup.horizon, delta=setup.delta)
+    options = registry.options(base)
+    known: dict[str, Any] = {"epsilon": 1.0, "central_moment_bound": scale**2 / blocks}
+    known["noise_scale"] = scale / math.sqrt(blocks)
+    if "raw_moment_bound" in options:
+        known["raw_moment_bound"] = scale**2 / blocks + setup.known("mean_bound", mean_bound) ** 2
+    elif mean_bound is not None:
+        number("mean_bound", mean_bound)
+    if theta_norm is not None:
+        known["theta_norm"] = setup.theta_norm
+    policy, params = registry.make_policy(
+        base,
+        setup.bandit,
+        horizon=epochs,
+        delta=setup.delta / 2,
+        ridge=setup.ridge,
+        radius_scale=setup.radius_scale,
+        **{name: value for name, value in known.items() if name in options},
+    )
+    params = params._replace(horizon=float(setup.horizon))
+    if hasattr(params, "delta"):
+        params = params._replace(delta=setup.delta)
+    check = policy.about.check
+
+    def checked(params: Any) -> None:
+        if check is not None:
+            check(told_to_base(params, groups * blocks))
+        delta = getattr(params, "delta", setup.delta)
+        if schedule(int(params.horizon), delta=delta).pulls != groups:
+            raise ValueError(
+                f"delta={delta}, horizon={params.horizon:.0f}: they need other medians than those of g={groups} payoffs"
+                " that this mean_of_medians was made for; make_policy again instead of replacing these parameters"
+            )
+
+    facts = (("g", groups), ("N", epochs), ("R", scale), *policy.about.facts)
+    wrapped = mean_of_medians(policy, groups=groups, blocks=blocks)
+    return wrapped._replace(about=About(check=checked, facts=facts, notes=notes + policy.about.notes)), params

@@ -1,0 +1,202 @@
+"""sgd: an estimate that a gradient step of optax moves at every pull, with simple exploration; a streaming baseline.
+
+Nothing is proved of it: it is what a practitioner would try first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from linbet_jax.kernels.gram import combined, dot
+from linbet_jax.kernels.selection import argmax_index
+from linbet_jax.policies._checks import check_params, number
+from linbet_jax.policies.designs import Arms, Design, FixedSet
+from linbet_jax.policies.policy import About, Policy, Region
+from linbet_jax.policies.registry import Cost, Setup, register
+
+
+class SgdParams(NamedTuple):
+    """Hyperparameters of gradient policies, all traced.
+
+    Attributes:
+        ridge: lambda > 0 of the widths; used with ``explore="width"`` alone.
+        theta_norm: S, the radius of the ball that the default optimizer projects onto.
+        learning_rate: of the default optimizer; the step at pull t has the rate learning_rate / sqrt(t).
+        clip: largest norm of a gradient in the default optimizer.
+        threshold: Huber's, in payoffs; used with ``loss="huber"`` alone.
+        exploration: the probability of a uniform arm, or what multiplies the widths.
+        radius_scale: multiplies ``exploration``.
+        horizon: T, the pulls the parameters were made for.
+    """
+
+    ridge: Any
+    theta_norm: Any
+    learning_rate: Any
+    clip: Any
+    threshold: Any
+    exploration: Any
+    radius_scale: Any
+    horizon: Any
+
+
+class SgdState(NamedTuple):
+    """State of a gradient policy: independent of T.
+
+    Attributes:
+        theta: [d], the estimate.
+        optimizer: the optimizer's state.
+        design: of the arms played; None with ``explore="epsilon"``.
+    """
+
+    theta: jax.Array
+    optimizer: Any
+    design: Any
+
+
+def projection(radius: Any) -> optax.GradientTransformation:
+    """Shortens a step so that it ends within the Euclidean ball of this radius around 0; the last link of a chain."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        moved = params + updates
+        square = jnp.sum(moved * moved)
+        outside = square > radius * radius
+        shrunk = moved * (radius / jnp.sqrt(jnp.where(outside, square, 1)))
+        return jnp.where(outside, shrunk, moved) - params, state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def default_optimizer(params: Any) -> optax.GradientTransformation:
+    """Clips the gradient's norm, steps by learning_rate / sqrt(t) at pull t = 1, 2, ..., projects on ||theta|| <= S."""
+    return optax.chain(
+        optax.clip_by_global_norm(params.clip),
+        optax.scale_by_schedule(lambda count: -params.learning_rate / jnp.sqrt(1.0 + count)),
+        projection(params.theta_norm),
+    )
+
+
+@functools.lru_cache(maxsize=128)
+def gradient(
+    design: Design,
+    *,
+    optimizer: optax.GradientTransformation | Callable[[Any], optax.GradientTransformation] = default_optimizer,
+    loss: str = "squared",
+    explore: str = "epsilon",
+) -> Policy:
+    """A policy around an estimate that any optax optimizer moves at each pull; parameters: :class:`SgdParams`.
+
+    The gradient is that of (x theta - y)^2 / 2 or of Huber's loss at the pull's payoff alone, so a pull costs what the
+    optimizer costs on d numbers, O(K d) for the values and, with widths, what the design costs. No guarantee.
+
+    Args:
+        design: from :func:`linbet_jax.policies.design_of`, for the bandit that will be played.
+        optimizer: a transformation, as ``optax.adam(0.01)``, or ``params -> transformation``, whose numbers are then
+            traced. Policies compile once where it is the same object: make it once.
+        loss: ``"squared"``, or ``"huber"``, whose residuals count no more than ``threshold``.
+        explore: ``"epsilon"``: with probability radius_scale ``exploration`` an arm drawn uniformly, else the best one.
+            ``"width"``: the arm of the largest <x, theta> + radius_scale exploration ||x|| in V^-1.
+
+    Raises:
+        ValueError: for an unknown option.
+    """
+    for field, value, allowed in (("loss", loss, ("squared", "huber")), ("explore", explore, ("epsilon", "width"))):
+        if value not in allowed:
+            raise ValueError(f"{field}={value!r}: allowed are {' and '.join(map(repr, allowed))}")
+    widths = explore == "width"
+
+    def step_of(params: Any) -> optax.GradientTransformation:
+        return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(params)
+
+    def init(arms: Arms, params: Any) -> SgdState:
+        theta = jnp.zeros(design.dim, params.ridge.dtype)
+        return SgdState(theta, step_of(params).init(theta), design.init(arms, params.ridge) if widths else None)
+
+    def select(key: jax.Array, state: SgdState, arms: jax.Array, params: Any) -> jax.Array:
+        fixed = isinstance(design, FixedSet)
+        values = combined(jax.lax.optimization_barrier(arms.T), state.theta) if fixed else dot(arms, state.theta)
+        amount = params.radius_scale * params.exploration
+        if widths:
+            return argmax_index(values, design.squared_widths(state.design, arms), amount)
+        best = argmax_index(values, jnp.zeros_like(values), jnp.zeros((), values.dtype))
+        coin, place = jax.random.uniform(key, (2,), values.dtype)
+        other = jnp.minimum((place * arms.shape[0]).astype(jnp.int32), arms.shape[0] - 1)
+        return jnp.where((coin < amount) & (best >= 0), other, best)
+
+    def update(state: SgdState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> SgdState:
+        feature = arms[index]
+        residual = jnp.sum(feature * state.theta) - payoffs[0]
+        if loss == "huber":
+            residual = jnp.clip(residual, -params.threshold, params.threshold)
+        updates, moved = step_of(params).update(residual * feature, state.optimizer, state.theta)
+        theta = optax.apply_updates(state.theta, updates)
+        return SgdState(theta, moved, design.add(state.design, arms, index)[0] if widths else None)
+
+    def refresh(state: SgdState, arms: Arms, params: Any) -> SgdState:
+        return state._replace(design=design.refresh(state.design, arms, params.ridge))
+
+    return Policy(
+        name="sgd",
+        init=init,
+        select=select,
+        update=update,
+        region=lambda state, arms, params: Region(state.theta),
+        refresh=refresh if widths else None,
+        finite=lambda state: jnp.isfinite(jnp.sum(state.theta)),
+        about=About(check=check_params),
+    )
+
+
+@register(
+    "sgd",
+    label="SGD",
+    color="#555599",
+    cost=Cost(0.1, 3e-4, 1e-4),
+    source="a reference line",
+    assumption="none",
+    time="K d",
+    memory="d",
+)
+def make_sgd(
+    setup: Setup,
+    *,
+    loss: str = "squared",
+    explore: str = "epsilon",
+    exploration: float = 0.1,
+    learning_rate: float | None = None,
+    clip: float | None = None,
+    threshold: float | None = None,
+    theta_norm: float | None = None,
+) -> tuple[Policy, SgdParams]:
+    """The default optimizer; rate 1/D^2, gradients up to D (D S + c^{1/(1 + epsilon)}), threshold c^{1/(1 + epsilon)}.
+
+    A default of 0, where nothing is to be learnt, is 1 instead.
+    """
+
+    def noise() -> float:
+        power = 1 / (1 + setup.known("epsilon", None))
+        return float(setup.known("central_moment_bound", None)) ** power
+
+    if learning_rate is None:
+        learning_rate = 1 / (setup.known("arm_norm", None) or 1.0) ** 2
+    if clip is None:
+        longest = setup.known("arm_norm", None)
+        clip = longest * (longest * setup.theta_norm + noise()) or 1.0
+    if threshold is None:
+        threshold = (noise() or 1.0) if loss == "huber" else 1.0
+    params = SgdParams(
+        ridge=setup.ridge,
+        theta_norm=setup.theta_norm,
+        learning_rate=number("learning_rate", learning_rate),
+        clip=number("clip", clip),
+        threshold=number("threshold", threshold),
+        exploration=number("exploration", exploration),
+        radius_scale=setup.radius_scale,
+        horizon=float(setup.horizon),
+    )
+    return gradient(setup.design, loss=loss, explore=explore), params
