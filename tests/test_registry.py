@@ -65,7 +65,7 @@ def test_every_built_in_policy_says_where_it_comes_from_and_what_it_assumes():
         entry = registry.entry(name)
         assert entry.source
         assert entry.assumption
-        assert (entry.rate is None) == (name in ("greedy", "uniform"))
+        assert (entry.rate is None) == (name in ("greedy", "sgd", "uniform"))
 
 
 def test_the_source_of_a_policy_from_outside_is_part_of_a_cell_s_identity(linucb, tmp_path, monkeypatch):
