@@ -99,7 +99,8 @@ def test_replay_of_lints(sets):
             features = np.array([at(t)[arm] for t, arm in enumerate(arms)])
             gram, moments, worst = ridge * np.eye(3), np.zeros(3), 0.0
             for t, root in zip(range(HORIZON), root_of(features, ridge, 3), strict=False):
-                np.testing.assert_allclose(root.T @ root @ gram, np.eye(3), atol=1e-8)
+                if t % 50 == 0:
+                    np.testing.assert_allclose(root.T @ root @ gram, np.eye(3), atol=1e-8)
                 values = at(t) @ (np.linalg.solve(gram, moments) + scale * v * root.T @ drawn[t])
                 assert values[arms[t]] >= values.max() - 1e-9 * (1 + abs(values.max()))
                 gram = gram + np.outer(features[t], features[t])
