@@ -971,7 +971,7 @@ def test_inside_of_a_transformation_nothing_is_simulated(inside):
         ({"devices": []}, "devices=.*: must name at least one device"),
         ({"devices": ["cpu"]}, "devices=.*: must name at least one device"),
         ({"devices": jax.devices()[:1] * 2}, "devices=.*: must name at least one device, each once"),
-        ({"progress": 3}, "progress=3: must be callable"),
+        ({"progress": 3}, "progress=3: must be 'auto', True, False or a function of two counts"),
         ({"num_seeds": None, "seeds": [[1], [2, 3]]}, "seeds=.*: must be a non-empty one-dimensional"),
         ({"num_seeds": 10**12}, r"num_seeds=1000000000000: must be at most 2\^32"),
     ],
