@@ -222,6 +222,28 @@ def test_curves_in_one_place_take_turns(log):
     assert covered == pytest.approx([0, 1])
 
 
+def test_every_policy_has_a_sign_of_its_own():
+    signs = [plotting.policy_sign(name) for name in plotting.COLORS]
+    assert len(set(signs)) == len(signs)
+    assert "D" not in signs  # a mean, a chosen scale
+    assert plotting.policy_sign("mine") == plotting.policy_sign("mine")
+    ramp = 1.0 * ROUNDS[None]
+    ax = axes_of(curve("crt", values=ramp), curve("oful", values=2 * ramp))
+    assert [line.get_marker() for line in ax.lines] == [plotting.policy_sign(name) for name in ("crt", "oful")]
+    (alone,) = axes_of(curve("crt", values=ramp)).lines
+    assert alone.get_marker() == "None"
+
+
+def test_a_long_label_of_a_policy_stays_on_the_figure():
+    values = 1.0 * ROUNDS[None]
+    figure = plotting.panel_figure(
+        [("", [plotting.Panel("", [curve("gopt_elim", scale=0.001, values=values)])])], quantity="regret", spread="sd"
+    )
+    figure.canvas.draw()
+    (label,) = [text for text in figure.axes[0].texts if text.get_text().startswith("G-opt")]
+    assert label.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_a_curve_that_only_begins_on_another_one_is_solid():
     ax = axes_of(curve("menu", values=1.0 * ROUNDS[None]), curve("mom", values=1.0 * np.minimum(ROUNDS, 1500)[None]))
     assert [line.get_linestyle() for line in ax.lines] == ["-", "-"]

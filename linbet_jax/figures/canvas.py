@@ -38,6 +38,7 @@ __all__ = [
     "save_figure",
     "spread_apart",
     "styled",
+    "write_figure",
 ]
 
 
@@ -196,8 +197,13 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"path={os.fspath(path)!r}: must end in .pdf, .png or .svg")
     if not place.parent.is_dir():
         raise ValueError(f"path={os.fspath(path)!r}: there is no folder {place.parent}")
+    write_figure(figure, place, kind, STYLE)
+
+
+def write_figure(figure: Figure, place: Path, kind: str, style: Mapping[str, Any]) -> None:
+    """Writes a figure in that style, whose ticks are made only now."""
     metadata: dict[str, Any] = dict.fromkeys(_DATES[kind])
-    with styled(), replacing(place) as temporary:
+    with styled(style), replacing(place) as temporary:
         figure.savefig(temporary, format=kind, metadata=metadata)
 
 
