@@ -80,7 +80,7 @@ _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 def label_room(labels: Sequence[str]) -> float:
     """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    text = StyledFigure(1, 1).text(0, 0, "", fontsize=LABEL_SIZE)
+    text = StyledFigure(1, 1).text(0, 0, "", fontsize=LABEL_SIZE, parse_math=False)
     widest = 0.0
     for label in labels:
         text.set_text(label)
@@ -100,8 +100,8 @@ def axes_grid(widths: Sequence[int], what: str, title: str, note: str, room: flo
     width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
     panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
     figure = StyledFigure(width, panels_height)
-    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
-    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
+    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold", parse_math=False)
+    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555", parse_math=False)
     for text in (above, below):
         _wrap(text, width - 2 * _EDGE)
     top = _TOP + (0.05 + _inches(above)[1] if title else 0)
@@ -274,7 +274,7 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines:
         weight = "bold" if bold else "normal"
         style: Any = {"color": color, "fontsize": LABEL_SIZE, "fontweight": weight, "ha": "left", "va": "center"}
         at = (1.0, true), (1.08, shown), "axes fraction", "axes fraction"  # the curve's end, the name
-        ax.annotate(label, *at, arrow, annotation_clip=False, **style)
+        ax.annotate(label, *at, arrow, annotation_clip=False, **style).set_parse_math(False)  # a $ is a dollar
 
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:

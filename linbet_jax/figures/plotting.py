@@ -210,7 +210,7 @@ def panel_figure(
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
-                ax.set_title(panel.title, loc="left", pad=5)
+                ax.set_title(panel.title, loc="left", pad=5, parse_math=False)
             line[0].set_ylabel(f"{name}\n{quantity}" if name else quantity)
         for ax in axes[-1]:
             ax.set_xlabel("pulls")
@@ -375,7 +375,7 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
     if chart.limits is not None:
         ax.set_ylim(*chart.limits)
     ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
-    ax.set_title(chart.title, loc="left", pad=5)
+    ax.set_title(chart.title, loc="left", pad=5, parse_math=False)
     label_ends(ax, ends)
 
 
@@ -442,10 +442,12 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
                 ax.plot(summary.median, place, "x", color=color, markersize=5)
                 beside = ax.get_yaxis_transform()
                 told = _with_the_healthy(label, summary) + _ILL * (summary.n == 0)
-                ax.text(1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside)
+                ax.text(
+                    1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside
+                ).set_parse_math(False)
             ax.set_yticks(range(len(shown)), [])
             ax.set_ylim(len(shown) - 0.5, -0.5)
-            ax.set_title(name, loc="left", pad=5)
+            ax.set_title(name, loc="left", pad=5, parse_math=False)
             pulls = {int(one.result.rounds[-1]) for one in shown}
             ax.set_xlabel(f"{quantity} after {pulls.pop()} pulls" if len(pulls) == 1 else f"final {quantity}")
     return figure
@@ -557,7 +559,7 @@ def growth_figure(
                 ax.plot(t, r[-1] * (t / t[-1]) ** theory[policy], "--", color=color, linewidth=0.9, gid="theory")
                 label += f", theory {theory[policy]:.3f}"
             ends.append((float(r[np.argmax(t)]), label, color, True))
-        ax.set_title(title, loc="left")
+        ax.set_title(title, loc="left", parse_math=False)
         label_ends(ax, ends, lines=2)
     return figure
 
