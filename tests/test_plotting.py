@@ -521,3 +521,26 @@ def test_no_label_is_cut_off(draw):
     renderer = FigureCanvasAgg(figure).get_renderer()
     for text in figure.axes[0].texts:
         assert text.get_window_extent(renderer).x1 <= figure.bbox.x1
+
+
+def test_regrets_near_the_end_of_floats_are_drawn(tmp_path):
+    rounds = np.array([1, 10, 100])
+    far, near = (
+        SimpleNamespace(name=name, params=None, rounds=rounds, regret=values, payoff=values, health=np.zeros(2, int))
+        for name, values in (("a", np.array([[1.0, 2.0, 3e300], [1.0, 2.0, 1e300]])), ("b", np.ones((2, 3)) * rounds))
+    )
+    for results, log in itertools.product(([far], [far, near]), (True, False)):
+        plotting.save_figure(plotting.curves(results, log=log), tmp_path / "far.png")
+    plotting.save_figure(plotting.final([far, near]), tmp_path / "final.png")
+
+
+def test_dollars_in_names_are_dollars(tmp_path):
+    values = np.ones((2, 3)) * ROUNDS[:3]
+    result = SimpleNamespace(
+        name="a", params=None, rounds=ROUNDS[:3], regret=values, payoff=values, health=np.zeros(2, int)
+    )
+    for draw in (plotting.curves, plotting.final):
+        figure = draw({"from $1 to $2": result, "b": result}, title="$a and $b")
+        texts = [text for text in figure.findobj(Text) if "$" in text.get_text() and "math" not in text.get_text()]
+        assert {text.get_text() for text in texts} >= {"from $1 to $2", "$a and $b"}
+        assert not any(text.get_parse_math() for text in texts)

@@ -225,12 +225,12 @@ class StyledFigure(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """As matplotlib does it."""
-        with styled():
+        with styled(), np.errstate(over="ignore"):  # ticks beyond the largest float are none
             super().draw(renderer)
 
     def savefig(self, *arguments: Any, **settings: Any) -> None:
         """As matplotlib does it."""
-        with styled():
+        with styled(), np.errstate(over="ignore"):
             super().savefig(*arguments, **settings)
 
     def _repr_png_(self) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.figures.canvas import (
@@ -76,6 +77,7 @@ REFERENCE_COLOR = "#9A9A9A"
 _BARS = 6  # error bars per curve
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
+_HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 _ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 
 
@@ -576,7 +578,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
     floor = log_floor(heights) if log else 0.0 if nonnegative else -math.inf
     styles = _line_styles(curves, floor, log)
     if log:
-        ax.set(xscale="log", yscale="log")
+        _log_axes(ax, held[1])
     ends = []
     beyond = False  # whether something lies outside the axis
     for place, (curve, (low, mean, high)) in enumerate(zip(curves, spans, strict=True)):
@@ -618,6 +620,15 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         ends.append((panel.reference * pulls[-1], panel.reference_label, "#6E6E6E", False))
     _end_axes(ax, curves, floor, held if beyond else None, log)
     label_ends(ax, ends)
+
+
+def _log_axes(ax: Axes, highest: float) -> None:
+    """Logarithmic axes, for numbers near the end of floats too."""
+    ax.set(xscale="log", yscale="log")
+    if highest > _HUGE:
+        ax.margins(y=0)
+        ax.yaxis.set_major_locator(FixedLocator((10.0 ** np.arange(-300, 301, 50)).tolist()))
+        ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _span(curve: Curve, spread: str, nonnegative: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
