@@ -142,6 +142,20 @@ def test_local_workers_that_do_not_pay_are_said(monkeypatch):
     assert not cluster._one_cache
 
 
+def test_a_finished_sweep_starts_no_cluster(folder, tmp_path, monkeypatch, capsys):
+    file = write(folder, "finished", "number = 1")
+    in_process(file, tmp_path / "run")
+
+    def started(*arguments, **settings):
+        raise AssertionError("a cluster was started")
+
+    monkeypatch.setattr(cluster_module, "Cluster", started)
+    assert cli.main(["sweep", str(file), "--out", str(tmp_path / "run"), "--cluster", "local"]) == 0
+    assert "nothing to compute: no cluster is started" in capsys.readouterr().err
+    with pytest.raises(AssertionError, match="a cluster was started"):
+        cli.main(["sweep", str(file), "--out", str(tmp_path / "run"), "--cluster", "local", "--set", "seeds=81"])
+
+
 # The numbers ---------------------------------------------------------------------------------------------------------
 
 

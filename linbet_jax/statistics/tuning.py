@@ -33,7 +33,7 @@ TUNING = 2**32 - 1  # folded into the key for tuning; seeds count up from 0 and 
 Maker = Callable[[LinearBandit], tuple[Policy, Any]]  # a bandit -> a policy and its parameters
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TuningCurve:
     """Final regret of one policy on one bandit against the scale of its radii, on tuning replications.
 
@@ -66,6 +66,11 @@ class TuningCurve:
     compile_seconds: float = 0.0
     run_seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        """One line: what was tuned, and what was chosen of what."""
+        edge = ", an end of the grid" if self.at_edge else ""
+        return f"TuningCurve({self.policy} on {self.bandit}: {self.chosen:g} of {len(self.grid)} scales{edge})"
+
     @property
     def values(self) -> npt.NDArray[np.float64]:
         """`[G]` the criterion of each scale; NaN for one with an unhealthy replication, which cannot be chosen."""
@@ -82,11 +87,16 @@ class TuningCurve:
         return self.chosen in (min(self.grid), max(self.grid)) and len(self.grid) > 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Tuning:
     """What `tune` found: one curve for every policy and bandit, in order; index it by (policy, bandit)."""
 
     curves: tuple[TuningCurve, ...]
+
+    def __repr__(self) -> str:
+        """One line: the scale chosen for every policy and bandit."""
+        chosen = ", ".join(f"{curve.policy} on {curve.bandit} {curve.chosen:g}" for curve in self.curves)
+        return f"Tuning({chosen})"
 
     def __getitem__(self, names: tuple[str, str]) -> TuningCurve:
         """The curve of a policy on a bandit.
