@@ -19,15 +19,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # the files beside thi
 PARTS = ("kernels", "policies", "table")
 
 
+SCRIPT = "python benchmarks/bench.py"
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Wrong usage in one line."""
-        self.exit(2, f"bench: error: {message}\n")
+        self.exit(2, f"{_short(self.prog)}: error: {message}\n")
 
 
-def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+def _short(prog: str) -> str:
+    """How errors name the program."""
+    return "bench" if prog == SCRIPT else prog
+
+
+def _parsed(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = _Parser(
-        prog="python benchmarks/bench.py",
+        prog=prog,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs that\n"
@@ -46,12 +54,17 @@ def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measures, prints the tables and writes the results."""
-    options = _parsed(argv)
+def main(argv: Sequence[str] | None = None, *, prog: str = SCRIPT) -> int:
+    """Measures, prints the tables and writes the results.
+
+    Args:
+        argv: the arguments; those of the process by default.
+        prog: how help and errors name the command.
+    """
+    options = _parsed(argv, prog)
     for flag, path in (("--compare", options.compare), ("--baseline", options.baseline)):
         if path and not Path(path).exists():  # before anything heavy is imported
-            print(f"bench: error: {flag} {path}: no such file", file=sys.stderr)
+            print(f"{_short(prog)}: error: {flag} {path}: no such file", file=sys.stderr)
             return 2
     # One run on one core is what the baseline stands for; BLAS reads this when NumPy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -62,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except (InputError, baseline.MismatchError) as error:
-        print(f"bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{_short(prog)}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
 
 

@@ -308,7 +308,10 @@ def test_linbet_bench_is_the_script(capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit) as caught:
         main(["bench", "--help"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("usage: python benchmarks/bench.py ")
+    assert capsys.readouterr().out.startswith("usage: linbet bench ")
+    with pytest.raises(SystemExit):
+        main(["bench", "--onyl"])
+    assert capsys.readouterr().err == "linbet bench: error: unrecognized arguments: --onyl\n"
     monkeypatch.setattr(command_of_the_package, "FOLDER", tmp_path)
     assert main(["bench", "--quick"]) == 2
     assert capsys.readouterr().err == (

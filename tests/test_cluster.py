@@ -1,5 +1,6 @@
 """Sweeps through Dask: the same bytes as in process, and workers, schedulers and drivers that die."""
 
+import collections
 import contextlib
 import importlib
 import json
@@ -23,6 +24,7 @@ from linbet_jax.simulation import runtime
 from linbet_jax.sweep import Cluster, InProcess, Part, launch, plugins, read, targets, worker
 from linbet_jax.sweep import cluster as cluster_module
 from linbet_jax.sweep import run as run_sweep
+from linbet_jax.sweep.estimate import COMPILE_SECONDS
 
 pytest.importorskip("distributed")
 
@@ -101,6 +103,57 @@ def in_process(file, out):
 def local():
     with Cluster(f"local:{WORKERS}", device="cpu") as cluster:
         yield cluster
+
+
+# What it costs -----------------------------------------------------------------------------------------------------
+
+
+def part(number, program, cost):
+    return Part(number, {}, (), (), program, 1, cost)
+
+
+def test_no_two_workers_of_a_machine_compile_one_program():
+    waiting = collections.deque([part(0, 0, 1.0), part(1, 0, 1.0), part(2, 1, 1.0)])
+    taken = [cluster_module._next(waiting, opening) for opening in ((), {0}, {0, 1}, {0})]
+    assert [each and each.number for each in taken] == [0, 2, None, None]
+    assert [each.number for each in waiting] == [1]
+    assert cluster_module._next(waiting, ()).number == 1
+    assert cluster_module._next(waiting, ()) is None
+
+
+def test_local_workers_that_do_not_pay_are_said(monkeypatch):
+    said = []
+    cluster = Cluster("local", say=said.append)
+    cluster.platform, cluster.lanes, cluster.workers = "cpu", 1, 2
+    first = COMPILE_SECONDS + 0.1
+    cluster._weigh([part(0, 0, first), part(1, 0, 0.1), part(2, 1, first)])
+    (line,) = said
+    assert line.startswith("--cluster local does not pay here: 2 programs to compile, and little to run")
+    cluster._weigh([])
+    cluster._weigh([part(0, 0, COMPILE_SECONDS + 1000.0)])
+    assert said == [line]
+    cluster._target = targets.Address("tcp://here:1")
+    cluster._weigh([part(0, 0, first)])
+    assert said == [line]
+    assert not cluster._one_cache
+    cluster._target = targets.Local()
+    assert cluster._one_cache
+    monkeypatch.setenv(runtime.CACHE_SWITCH, "off")
+    assert not cluster._one_cache
+
+
+def test_a_finished_sweep_starts_no_cluster(folder, tmp_path, monkeypatch, capsys):
+    file = write(folder, "finished", "number = 1")
+    in_process(file, tmp_path / "run")
+
+    def started(*arguments, **settings):
+        raise AssertionError("a cluster was started")
+
+    monkeypatch.setattr(cluster_module, "Cluster", started)
+    assert cli.main(["sweep", str(file), "--out", str(tmp_path / "run"), "--cluster", "local"]) == 0
+    assert "nothing to compute: no cluster is started" in capsys.readouterr().err
+    with pytest.raises(AssertionError, match="a cluster was started"):
+        cli.main(["sweep", str(file), "--out", str(tmp_path / "run"), "--cluster", "local", "--set", "seeds=81"])
 
 
 # The numbers ---------------------------------------------------------------------------------------------------------
@@ -198,6 +251,7 @@ class Scripted(Cluster):
     def __init__(self, ends):
         super().__init__("local:1")
         self.ends, self.sent, self.platform = ends, [], "cpu"
+        self.lanes = self.workers = 1
         self._client = SimpleNamespace(status="running", cancel=lambda futures: None)
 
     def _there(self):

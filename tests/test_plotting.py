@@ -222,6 +222,28 @@ def test_curves_in_one_place_take_turns(log):
     assert covered == pytest.approx([0, 1])
 
 
+def test_every_policy_has_a_sign_of_its_own():
+    signs = [plotting.policy_sign(name) for name in plotting.COLORS]
+    assert len(set(signs)) == len(signs)
+    assert "D" not in signs  # a mean, a chosen scale
+    assert plotting.policy_sign("mine") == plotting.policy_sign("mine")
+    ramp = 1.0 * ROUNDS[None]
+    ax = axes_of(curve("crt", values=ramp), curve("oful", values=2 * ramp))
+    assert [line.get_marker() for line in ax.lines] == [plotting.policy_sign(name) for name in ("crt", "oful")]
+    (alone,) = axes_of(curve("crt", values=ramp)).lines
+    assert alone.get_marker() == "None"
+
+
+def test_a_long_label_of_a_policy_stays_on_the_figure():
+    values = 1.0 * ROUNDS[None]
+    figure = plotting.panel_figure(
+        [("", [plotting.Panel("", [curve("gopt_elim", scale=0.001, values=values)])])], quantity="regret", spread="sd"
+    )
+    figure.canvas.draw()
+    (label,) = [text for text in figure.axes[0].texts if text.get_text().startswith("G-opt")]
+    assert label.get_window_extent().x1 <= figure.bbox.x1
+
+
 def test_a_curve_that_only_begins_on_another_one_is_solid():
     ax = axes_of(curve("menu", values=1.0 * ROUNDS[None]), curve("mom", values=1.0 * np.minimum(ROUNDS, 1500)[None]))
     assert [line.get_linestyle() for line in ax.lines] == ["-", "-"]
@@ -499,3 +521,26 @@ def test_no_label_is_cut_off(draw):
     renderer = FigureCanvasAgg(figure).get_renderer()
     for text in figure.axes[0].texts:
         assert text.get_window_extent(renderer).x1 <= figure.bbox.x1
+
+
+def test_regrets_near_the_end_of_floats_are_drawn(tmp_path):
+    rounds = np.array([1, 10, 100])
+    far, near = (
+        SimpleNamespace(name=name, params=None, rounds=rounds, regret=values, payoff=values, health=np.zeros(2, int))
+        for name, values in (("a", np.array([[1.0, 2.0, 3e300], [1.0, 2.0, 1e300]])), ("b", np.ones((2, 3)) * rounds))
+    )
+    for results, log in itertools.product(([far], [far, near]), (True, False)):
+        plotting.save_figure(plotting.curves(results, log=log), tmp_path / "far.png")
+    plotting.save_figure(plotting.final([far, near]), tmp_path / "final.png")
+
+
+def test_dollars_in_names_are_dollars(tmp_path):
+    values = np.ones((2, 3)) * ROUNDS[:3]
+    result = SimpleNamespace(
+        name="a", params=None, rounds=ROUNDS[:3], regret=values, payoff=values, health=np.zeros(2, int)
+    )
+    for draw in (plotting.curves, plotting.final):
+        figure = draw({"from $1 to $2": result, "b": result}, title="$a and $b")
+        texts = [text for text in figure.findobj(Text) if "$" in text.get_text() and "math" not in text.get_text()]
+        assert {text.get_text() for text in texts} >= {"from $1 to $2", "$a and $b"}
+        assert not any(text.get_parse_math() for text in texts)

@@ -215,3 +215,11 @@ def test_what_python_shows_is_one_line():
         "Summary(mean 5, 95% interval -2.4524 to 12.452, median 5 at the last of 3 records; 3 seeds, 1 unhealthy)"
     )
     assert repr(regret.summarize([2.0])) == "Summary(mean 2, 95% interval nan to nan, median 2; 1 seeds)"
+
+
+def test_the_spread_of_huge_numbers_does_not_overflow():
+    small = np.array([[1.0, 2.0], [2.0, 5.0], [4.0, 3.0]])
+    huge = regret.summarize(small * [2.0**990, 1.0])
+    plain = regret.summarize(small)
+    for name in ("mean", "sd", "low", "high"):
+        np.testing.assert_allclose(getattr(huge, name), getattr(plain, name) * [2.0**990, 1.0], rtol=1e-12)

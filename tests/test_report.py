@@ -168,6 +168,59 @@ def test_a_parameter_s_figure_holds_the_other_ones_fixed(tmp_path):
     assert "TOFU ×0.01" in texts(ax)
 
 
+def test_a_parameter_s_figure_has_each_policy_s_best_scale_too(tmp_path):
+    scales, deltas = (1.0, 0.3, 0.1, 0.03, 0.01), (0.01, 0.1, 0.2, 0.3)
+    cells = [cell("S3", p, radius_scale=s, delta=d, seeds=3) for p in POLICIES for s in scales for d in deltas]
+    report = gathered(make_sweep(tmp_path, cells, swept=["radius_scale", "delta"]))
+    _, by_delta = report.parameters
+    assert by_delta.note == (
+        "Other parameters held at radius scale = 1; besides, each policy's best radius scale; all combinations are in"
+        " the table."
+    )
+    wanted = []
+    for start in range(0, len(cells), len(scales) * len(deltas)):
+        least = {
+            scale: min(numbers(cells[start + s * len(deltas) + d])[1][:, -1].mean() for d in range(len(deltas)))
+            for s, scale in enumerate(scales)
+        }
+        wanted.append(min(least, key=least.get))
+    labels = [line.label for line in by_delta.lines]
+    assert len(labels) == len(set(labels)) == len(POLICIES) + sum(best != 1.0 for best in wanted)
+    assert any(best != 1.0 for best in wanted)
+    first = [label.split()[0] for label in labels[: len(POLICIES)]]
+    assert labels[: len(POLICIES)] == first
+    scaled = [f"{name} ×{best:g}" for name, best in zip(first, wanted, strict=True) if best != 1.0]
+    assert labels[len(POLICIES) :] == scaled
+
+
+def test_a_quantity_has_one_form_on_all_axes():
+    ticks = [50.0, 1000.0, 20_000.0]
+    assert drawing._Written().format_ticks([0, *ticks]) == ["0", *(drawing._compact(tick) for tick in ticks)]
+    assert drawing._Written().format_ticks([0, 2500, 7500]) == ["0", "2,500", "7,500"]
+    assert drawing._Written().format_ticks([0, 5e4, 1e5]) == ["0", "50k", "100k"]
+    assert [drawing._compact(value) for value in (0.01, 99_999, 1e5, 2e6)] == ["0.01", "99,999", "100k", "2M"]
+
+
+def test_speed_is_one_number_in_figure_and_table(tmp_path):
+    report = gathered(make_sweep(tmp_path, [cell("S3", "tofu", t, seeds=3) for t in (500, 1000, 2000)]))
+    cells = [variant.cell for variant in report.variants]
+    pulls, seconds = (sum(getattr(c.journey, name) for c in cells) for name in ("seed_pulls", "run_seconds"))
+    wanted = number(pulls / seconds, 4)
+    picture = only(pictures_of(report), "speed")
+    assert f"{wanted}/s, 3 cells" in texts(drawn(picture))
+    assert picture.text.endswith(f"all cells together: TOFU {wanted}.")
+    assert f">{wanted}</td>" in page(report, [picture])
+
+
+def test_signs_tell_policies_apart_without_colour(tmp_path):
+    report = gathered(make_sweep(tmp_path, [cell("S3", p, seeds=3) for p in ("crt", "oful")]))
+    curves = [line for line in drawn(only(pictures_of(report), "regret")).lines if line.get_gid() == "curve"]
+    assert [curve.get_marker() for curve in curves] == [plotting.policy_sign("crt"), plotting.policy_sign("oful")]
+    alone = gathered(make_sweep(tmp_path / "alone", [cell("S3", "crt", seeds=3)]))
+    curves = [line for line in drawn(only(pictures_of(alone), "regret")).lines if line.get_gid() == "curve"]
+    assert [curve.get_marker() for curve in curves] == ["None"]
+
+
 def test_values_that_are_no_numbers_stand_side_by_side(tmp_path):
     cells = [cell("S3", "tofu", method=name, seeds=3) for name in ("full", "pruned")]
     [panel] = gathered(make_sweep(tmp_path, cells, swept=["method"])).parameters

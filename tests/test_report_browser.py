@@ -104,6 +104,10 @@ def test_the_page_is_readable_and_keeps_to_its_width(page, page_file, width, dar
     scroll, client = page.ask(WIDE)
     assert scroll <= client
     assert page.ask(OUTSIDE) == []
+    going_on = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth)"
+    shadows = page.ask(f"{going_on}.map((e) => getComputedStyle(e).backgroundAttachment)")
+    assert shadows or width == DESKTOP
+    assert set(shadows) <= {"local, local, scroll, scroll"}  # covers that move, shadows that stay
     seen, poor = page.ask(CONTRAST)
     assert seen > 500
     assert poor == []

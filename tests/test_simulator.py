@@ -971,7 +971,7 @@ def test_inside_of_a_transformation_nothing_is_simulated(inside):
         ({"devices": []}, "devices=.*: must name at least one device"),
         ({"devices": ["cpu"]}, "devices=.*: must name at least one device"),
         ({"devices": jax.devices()[:1] * 2}, "devices=.*: must name at least one device, each once"),
-        ({"progress": 3}, "progress=3: must be callable"),
+        ({"progress": 3}, "progress=3: must be 'auto', True, False or a function of two counts"),
         ({"num_seeds": None, "seeds": [[1], [2, 3]]}, "seeds=.*: must be a non-empty one-dimensional"),
         ({"num_seeds": 10**12}, r"num_seeds=1000000000000: must be at most 2\^32"),
     ],
@@ -1209,3 +1209,10 @@ def test_what_python_shows_is_one_line():
     assert repr(ill).endswith(", unhealthy 1 seeds, left out above)")
     policy, _ = lb.make_policy("menu", bandit, horizon=400)
     assert repr(policy) == f"Policy('menu', pulls_per_epoch={policy.pulls_per_epoch}, k={policy.pulls_per_epoch}, N=1)"
+
+
+@pytest.mark.parametrize("name", ["oful", "crt", "tofu"])
+def test_a_policy_of_another_decision_set_is_refused_in_a_sentence(name):
+    policy, params = lb.make_policy(name, lb.dataset("S3"), horizon=20)
+    with pytest.raises(ValueError, match=r"it was made for another decision set \(shapes \[20\] and \[10\] meet\)"):
+        lb.simulate(policy, params, lb.dataset("S4"), horizon=20, num_seeds=1, key=jax.random.key(0))

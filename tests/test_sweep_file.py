@@ -665,6 +665,10 @@ WRONG = [
         "policies.tofuu.policy = 'tofuu': no such policy; did you mean tofu?; known are menu",
     ),
     ("[sets.S3]\n[policies.tofu]\npolicy = 3\n", "policies.tofu.policy = 3: must be the name of a policy"),
+    (
+        "[sets.S3]\n[policies.tofu]\nsets = ['S3', 'S3']\n",
+        "policies.tofu.sets[1] = 'S3': is named twice; each set plays once",
+    ),
     ("[sets.S3]\n[policies.tofu]\nsets = ['S4']\n", "policies.tofu.sets[0] = 'S4': no such set; known are S3"),
     (
         "[sets.S3]\n[policies.tofu]\ndleta = 0.1\n",

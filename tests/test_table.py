@@ -161,6 +161,8 @@ def test_pairs_are_seed_by_seed_on_one_instance(tmp_path):
     assert [p.difference.n for p in sweep.paired("menu", "tofu")] == [4]
     with pytest.raises(ValueError, match="no two cells share set, instance, horizon, dtype, policy, radius_scale"):
         sweep.paired({"set": "S1"}, {"set": "S3"})
+    with pytest.raises(ValueError, match=r"paired\(3\): must be a policy's name or a mapping of conditions"):
+        sweep.paired(3, "oful")
 
 
 def test_pairs_are_alike_in_what_neither_side_names(tmp_path):

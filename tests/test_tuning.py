@@ -1,5 +1,6 @@
 """`lb.tune`: the choice of a scale, the key it draws from, the curve it returns, and what it refuses."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import jax
@@ -147,3 +148,10 @@ def test_wrong_input_is_refused_before_anything_runs(simulator, known, message):
     with pytest.raises(ValueError, match=message):
         lb.tune(**asked)
     assert simulator == []
+
+
+def test_a_tuning_prints_one_line():
+    curve = tuning.TuningCurve("oful", "S3", 20, (1.0, 0.1, 0.01), "mean", np.ones((3, 2)), np.zeros((3, 2), int), 0.1)
+    assert repr(curve) == "TuningCurve(oful on S3: 0.1 of 3 scales)"
+    assert repr(dataclasses.replace(curve, chosen=1.0)).endswith("1 of 3 scales, an end of the grid)")
+    assert repr(tuning.Tuning((curve,))) == "Tuning(oful on S3 0.1)"

@@ -26,5 +26,5 @@ def run(options: argparse.Namespace) -> int:
             "python benchmarks/bench.py"
         )
     sys.path.insert(0, str(FOLDER))
-    status: int = importlib.import_module("bench").main(options.arguments)
+    status: int = importlib.import_module("bench").main(options.arguments, prog="linbet bench")
     return status

@@ -194,7 +194,7 @@ def _reproduce_options() -> argparse.ArgumentParser:
     quick = "pulls, instead of the paper's (a quick look: marked in every output as not the paper's)"
     add("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
     add("--tuning-seeds", type=_positive, default=10, metavar="N", help=tuning)
-    add("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
+    add("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
     add("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
     add("--horizon", type=_positive, metavar="T", help=quick)
     options.add_argument("--dtype", **DTYPE)
@@ -210,7 +210,7 @@ def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
     options.add_argument(
         "--full", action="store_true", help="the large version; what it costs is said before it starts"
     )
-    options.add_argument("--out", metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
+    options.add_argument("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
     if dtype:
         options.add_argument("--dtype", **DTYPE)
     options.add_argument("--device", **DEVICE)
@@ -262,7 +262,7 @@ def _add_sweep(commands: Any) -> None:
     keep = "carry on in a folder with finished cells that the file no longer lists; they stay, also in reports"
     drop = "carry on in such a folder and remove these cells for good"
     add("file", metavar="FILE.toml", help="the sweep file")
-    add("--out", metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
+    add("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-NAME_OF_FILE)")
     add("--set", action="append", metavar="PATH=VALUE", help=override)
     add("--dry-run", action="store_true", help=dry)
     extra = sweep.add_mutually_exclusive_group()
@@ -312,7 +312,7 @@ def _add_report(commands: Any) -> None:
     panels = "settings drawn in each figure (default 24); the tables hold every cell"
     formats = "what to write beside the tables (default all three)"
     add("folder", metavar="DIR", help="the sweep's folder")
-    add("--out", metavar="DIR", help="output folder (default DIR/report)")
+    add("--out", type=_folder, metavar="DIR", help="output folder (default DIR/report)")
     add("--format", type=_formats, default=kinds, metavar=",".join(kinds), help=formats)
     add("--panels", type=_positive, default=24, metavar="N", help=panels)
     add("--quiet", **QUIET)
@@ -371,6 +371,12 @@ def _real(interval: str) -> Callable[[str], float]:
         return value
 
     return parse
+
+
+def _folder(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must name a folder, got {text!r}")
+    return text
 
 
 def _formats(text: str) -> list[str]:

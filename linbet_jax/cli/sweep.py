@@ -46,9 +46,13 @@ def run(options: argparse.Namespace) -> int:
         from linbet_jax.sweep.cluster import Cluster
 
         driver.check(sweep)  # before a cluster is started: it may wait for hours in a queue
-        with Cluster(target, device=sweep.device, say=reporter.say) as cluster:
-            reporter.say(f"device: {cluster.devices} ({sweep.device}), {sweep.dtype}")
-            summary = driver.run(sweep, out, executor=cluster, reporter=reporter, **beside)
+        if driver.finished(sweep, out):
+            reporter.say("nothing to compute: no cluster is started")
+            summary = driver.run(sweep, out, reporter=reporter, **beside)
+        else:
+            with Cluster(target, device=sweep.device, say=reporter.say) as cluster:
+                reporter.say(f"device: {cluster.devices} ({sweep.device}), {sweep.dtype}")
+                summary = driver.run(sweep, out, executor=cluster, reporter=reporter, **beside)
     if reporter.summary():
         reporter.say(reporter.summary())
     if not options.quiet:

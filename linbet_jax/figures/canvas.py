@@ -38,6 +38,7 @@ __all__ = [
     "save_figure",
     "spread_apart",
     "styled",
+    "write_figure",
 ]
 
 
@@ -79,7 +80,7 @@ _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 def label_room(labels: Sequence[str]) -> float:
     """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    text = StyledFigure(1, 1).text(0, 0, "", fontsize=LABEL_SIZE)
+    text = StyledFigure(1, 1).text(0, 0, "", fontsize=LABEL_SIZE, parse_math=False)
     widest = 0.0
     for label in labels:
         text.set_text(label)
@@ -99,8 +100,8 @@ def axes_grid(widths: Sequence[int], what: str, title: str, note: str, room: flo
     width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
     panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
     figure = StyledFigure(width, panels_height)
-    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold")
-    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555")
+    above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold", parse_math=False)
+    below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555", parse_math=False)
     for text in (above, below):
         _wrap(text, width - 2 * _EDGE)
     top = _TOP + (0.05 + _inches(above)[1] if title else 0)
@@ -196,8 +197,13 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"path={os.fspath(path)!r}: must end in .pdf, .png or .svg")
     if not place.parent.is_dir():
         raise ValueError(f"path={os.fspath(path)!r}: there is no folder {place.parent}")
+    write_figure(figure, place, kind, STYLE)
+
+
+def write_figure(figure: Figure, place: Path, kind: str, style: Mapping[str, Any]) -> None:
+    """Writes a figure in that style, whose ticks are made only now."""
     metadata: dict[str, Any] = dict.fromkeys(_DATES[kind])
-    with styled(), replacing(place) as temporary:
+    with styled(style), replacing(place) as temporary:
         figure.savefig(temporary, format=kind, metadata=metadata)
 
 
@@ -219,12 +225,12 @@ class StyledFigure(Figure):
 
     def draw(self, renderer: RendererBase) -> None:
         """As matplotlib does it."""
-        with styled():
+        with styled(), np.errstate(over="ignore"):  # ticks beyond the largest float are none
             super().draw(renderer)
 
     def savefig(self, *arguments: Any, **settings: Any) -> None:
         """As matplotlib does it."""
-        with styled():
+        with styled(), np.errstate(over="ignore"):
             super().savefig(*arguments, **settings)
 
     def _repr_png_(self) -> bytes:
@@ -268,7 +274,7 @@ def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines:
         weight = "bold" if bold else "normal"
         style: Any = {"color": color, "fontsize": LABEL_SIZE, "fontweight": weight, "ha": "left", "va": "center"}
         at = (1.0, true), (1.08, shown), "axes fraction", "axes fraction"  # the curve's end, the name
-        ax.annotate(label, *at, arrow, annotation_clip=False, **style)
+        ax.annotate(label, *at, arrow, annotation_clip=False, **style).set_parse_math(False)  # a $ is a dollar
 
 
 def spread_apart(places: Sequence[float], gap: float, *, low: float, high: float) -> list[float]:

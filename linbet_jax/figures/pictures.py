@@ -25,6 +25,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 
 from linbet_jax.figures.canvas import OneUnit, axes_points, axis_share, log_floor, robust_limits, spread_apart, styled
+from linbet_jax.figures.plotting import policy_sign
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 
@@ -61,6 +62,7 @@ LEFT, TOP, BOTTOM, SIDE = 44.0, 16.0, 33.0, 14.0
 ROW = 36.0  # of a box or an interval with its name above it
 LEADER, WIDEST = 24.0, 152.0  # from the axes to a name, and the most that names may take with it
 DOTS = 120  # seeds drawn as points per box
+WRITTEN = 1e5  # numbers below it are written out on axes, as in titles and tables
 WIDE = 20.0  # values that span more than this factor get a log axis
 with styled():
     _FONT = FontProperties(family="DejaVu Sans", size=10)
@@ -193,7 +195,7 @@ def draw_regret(ax: Axes, lines: Sequence[Line], *, horizon: float, log: bool) -
         _spread(ax, band, color, floor, top, log=log)
         if not log:
             at, mean = np.concatenate([[0.0], at]), np.concatenate([[0.0], mean])
-        ax.plot(at, mean, color=color, linewidth=1.7, linestyle=dashes, gid="curve")
+        ax.plot(at, mean, color=color, linewidth=1.7, linestyle=dashes, gid="curve", **_signs(line, lines))
         if log and line.theory is not None and dashes == "-":
             _theory(ax, np.array([horizon / 12, horizon]), mean[-1], line.theory, color)
     if log:
@@ -235,7 +237,8 @@ def draw_parameter(
     for line, dashes in zip(lines, _dashes(lines), strict=True):
         band, color = line.band, line.color
         _spread(ax, band, color, floor, top, log=log)
-        ax.plot(band.at, band.mean, color=color, linewidth=1.5, linestyle=dashes, marker="o", markersize=3.2)
+        marker = policy_sign(line.family)
+        ax.plot(band.at, band.mean, color=color, linewidth=1.5, linestyle=dashes, marker=marker, markersize=3.6)
         finite = np.isfinite(band.mean)
         if finite.any():
             ends.append((float(band.at[finite][-1]), float(band.mean[finite][-1]), line.label, color))
@@ -277,7 +280,7 @@ def draw_growth(ax: Axes, lines: Sequence[GrowthLine]) -> None:
         known = positive & np.isfinite(band.low) & (band.mean <= top)
         below, above = (np.maximum(edge[known], floor) for edge in (band.low, band.high))
         ax.vlines(band.at[known], below, above, color=color, linewidth=1.2)
-        ax.plot(at, mean, "o", color=color, markersize=3.6, markeredgewidth=0)
+        ax.plot(at, mean, policy_sign(line.family), color=color, markersize=4, markeredgewidth=0)
         ax.plot(band.at, band.median, "_", color=color, markersize=7, markeredgewidth=0.9, gid="median")
         if line.fit is not None:
             slope, ends_at = float(line.fit.value), np.array([at[0], at[-1]])
@@ -353,15 +356,15 @@ def draw_differences(ax: Axes, rows: Sequence[RowMark[Summary]], best: str) -> N
     _finish_rows(ax, named, f"regret minus that of {shortened(best, 190)}")
 
 
-def draw_rates(ax: Axes, rows: Sequence[RowMark[FloatArray]]) -> None:
-    """Pulls per second on a log axis: a bar to the median over cells, a point for each of the first 400."""
+def draw_rates(ax: Axes, rows: Sequence[RowMark[FloatArray]], together: Sequence[float]) -> None:
+    """Pulls per second on a log axis: a bar to that of all cells together, a point for each of the first 400."""
     _frame(ax)
     everything = np.concatenate([row.content for row in rows])
     low, high = float(everything.min()) / 2, float(everything.max()) * 2
     _scale(ax, "x", low, high, log=(low, high))
-    for place, row in enumerate(rows):
+    for place, (row, rate) in enumerate(zip(rows, together, strict=True)):
         rates, y = row.content, place + 0.66
-        ax.plot([low, np.median(rates)], [y, y], color=row.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
+        ax.plot([low, rate], [y, y], color=row.color, linewidth=5, alpha=0.35, solid_capstyle="butt")
         lift = _scatter(rates.size, 0.3) * (rates.size > 1)
         ax.plot(rates[:400], y + lift[:400], "o", color=row.color, markersize=3.2, alpha=0.7, markeredgewidth=0)
     _finish_rows(ax, [(row.label, row.beside) for row in rows], "pulls per second, all seeds together (log axis)")
@@ -385,7 +388,7 @@ def _scale(
     axis = ax.xaxis if which == "x" else ax.yaxis
     if log is None:
         axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
-        axis.set_major_formatter(OneUnit())
+        axis.set_major_formatter(_Written())
     else:  # ticks are decades, or 1-2-5 where they are few
         ax.set(**{f"{which}scale": "log"})
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if log[1] / log[0] < 400 else (1.0,), numticks=9))
@@ -394,7 +397,20 @@ def _scale(
     ax.set(**{f"{which}lim": (low, high)})
 
 
+class _Written(OneUnit):
+    """Numbers of a linear axis in the form that log axes give them: written out, from 100,000 on in one unit."""
+
+    def format_ticks(self, values: Any) -> list[str]:
+        """The numbers of one axis."""
+        ticks = np.asarray(values, dtype=np.float64)
+        if np.abs(ticks).max(initial=0.0) < WRITTEN:
+            return [f"{tick:,.12g}" if tick else "0" for tick in ticks]
+        return super().format_ticks(values)
+
+
 def _compact(value: float, _: Any = None) -> str:
+    if value < WRITTEN:
+        return f"{value:,g}"
     for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= unit:
             return f"{value / unit:g}{sign}"
@@ -472,6 +488,20 @@ def _dashes(lines: Sequence[Line]) -> list[Any]:
     """A dash pattern per curve: of one policy's curves the first is solid."""
     families = [line.family for line in lines]
     return [DASHES[families[:place].count(family) % len(DASHES)] for place, family in enumerate(families)]
+
+
+def _signs(line: Line, lines: Sequence[Line]) -> dict[str, Any]:
+    """Signs on a curve that say its policy without colour, where there are curves of several."""
+    families = list(dict.fromkeys(other.family for other in lines))
+    if len(families) < 2:
+        return {}
+    start = 0.1 + 0.2 * families.index(line.family) / len(families)
+    return {
+        "marker": policy_sign(line.family),
+        "markersize": 4.2,
+        "markeredgewidth": 0,
+        "markevery": (start, 0.24),  # of the axes' diagonal, along the curve
+    }
 
 
 def _theory(ax: Axes, at: FloatArray, last: float, exponent: float, color: str) -> None:

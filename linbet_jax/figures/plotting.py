@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.figures.canvas import (
@@ -55,6 +56,7 @@ __all__ = [
     "panel_figure",
     "policy_colors",
     "policy_label",
+    "policy_sign",
     "robust_limits",
     "save_figure",
     "spread_apart",
@@ -67,10 +69,15 @@ __all__ = [
 COLORS: Mapping[str, str] = {name: color for name in names() if (color := entry(name).color) is not None}
 # For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.
 OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
+# Told apart without colour too: a sign per policy, in the order of the registry. Of users' own its name decides. A
+# diamond is none: it marks means and chosen scales.
+_SIGNS = ("o", "s", "^", "v", "P", "<", ">", "X", "p", "h", "*", "H", "8")
+_SIGN_SIZE = 3.4  # points
 REFERENCE_COLOR = "#9A9A9A"
 _BARS = 6  # error bars per curve
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
+_HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 _ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 
 
@@ -105,6 +112,13 @@ def policy_colors(policies: Iterable[str]) -> dict[str, str]:
     return colors
 
 
+def policy_sign(policy: str) -> str:
+    """Every policy's sign on its curves (a marker of matplotlib's): they differ where colours cannot be seen."""
+    known = names()
+    place = known.index(policy) if policy in known else zlib.crc32(policy.encode())
+    return _SIGNS[place % len(_SIGNS)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
     """One policy's curve in one panel.
@@ -117,6 +131,7 @@ class Curve:
         bold: one of the policies the panel is about.
         name: what stands at the end of the curve; by default the policy's label with the scale.
         tint: a colour of its own; by default the policy's.
+        sign: a marker of its own; by default the policy's.
     """
 
     policy: str
@@ -126,6 +141,7 @@ class Curve:
     bold: bool = False
     name: str = ""
     tint: str = ""
+    sign: str = ""
 
     @property
     def label(self) -> str:
@@ -190,14 +206,13 @@ def panel_figure(
     if spread not in ("sd", "interval"):
         raise ValueError(f"spread must be 'sd' or 'interval', got {spread!r}")
     with styled():
-        # Policies' own labels fit the usual space.
-        named = [curve for _, panels in rows for panel in panels for curve in panel.curves if curve.name]
-        room = label_room([curve.name + _ILL * (curve.summary.n == 0) for curve in named]) if named else 0.0
+        drawn = [curve for _, panels in rows for panel in panels for curve in panel.curves]
+        room = label_room([curve.label + _ILL * bool(curve.name and curve.summary.n == 0) for curve in drawn])
         figure, axes = axes_grid([len(panels) for _, panels in rows], "panels", title, note, room)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
-                ax.set_title(panel.title, loc="left", pad=5)
+                ax.set_title(panel.title, loc="left", pad=5, parse_math=False)
             line[0].set_ylabel(f"{name}\n{quantity}" if name else quantity)
         for ax in axes[-1]:
             ax.set_xlabel("pulls")
@@ -218,6 +233,7 @@ class Series:
         band: draw the intervals as a band instead of bars.
         line: matplotlib's line style; "" for points alone.
         marker: matplotlib's marker; "" for a line alone.
+        size: of the marker, points.
     """
 
     label: str
@@ -229,6 +245,7 @@ class Series:
     band: bool = False
     line: str = "-"
     marker: str = "o"
+    size: float = 3.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,8 +336,9 @@ def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[s
             drawn.append(high)
         label = policy_label(curve.policy, curve.chosen) + (" (edge)" if curve.at_edge else "")
         color, chosen = colors[curve.policy.split()[0]], scales == curve.chosen
-        series.append(Series(label, color, scales, values, low, high, band=True, marker="."))
-        series.append(Series("", color, scales[chosen], values[chosen], line="", marker="D"))
+        sign = policy_sign(curve.policy.split()[0])
+        series.append(Series(label, color, scales, values, low, high, band=True, marker=sign, size=4.0))
+        series.append(Series("", color, scales[chosen], values[chosen], line="", marker="D", size=6.5))
     bottom, top = robust_limits(drawn, [summary.median for curve in curves for summary in curve.summaries])
     limits = None
     if any(np.any(values > top) for values in drawn):  # few seeds draw a mean far up
@@ -342,7 +360,7 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
         if not shown.any():
             continue
         x, y = x[shown], y[shown]
-        style: Any = {"linestyle": series.line or "none", "linewidth": 1.3, "markersize": 3.2}
+        style: Any = {"linestyle": series.line or "none", "linewidth": 1.3, "markersize": series.size}
         ax.plot(x, y, color=series.color, marker=series.marker, **style)
         if series.low is not None and series.high is not None:
             low, high = (np.asarray(v, dtype=np.float64)[shown] for v in (series.low, series.high))
@@ -359,7 +377,7 @@ def _draw_chart(ax: Axes, chart: Chart) -> None:
     if chart.limits is not None:
         ax.set_ylim(*chart.limits)
     ax.set(xlabel=chart.x_label, ylabel=chart.y_label)
-    ax.set_title(chart.title, loc="left", pad=5)
+    ax.set_title(chart.title, loc="left", pad=5, parse_math=False)
     label_ends(ax, ends)
 
 
@@ -387,9 +405,10 @@ def curves(
     if quantity not in ("regret", "payoff"):
         raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
 
-    def curve(label: str, color: str, result: Any) -> Curve:
+    def curve(label: str, color: str, sign: str, result: Any) -> Curve:
         summary = summarize(getattr(result, quantity), result.health)
-        return Curve(label, 1.0, result.rounds, summary, name=_with_the_healthy(label, summary), tint=color)
+        name = _with_the_healthy(label, summary)
+        return Curve(label, 1.0, result.rounds, summary, name=name, tint=color, sign=sign)
 
     panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results)]
     label, positive = f"cumulative {quantity}", quantity == "regret"
@@ -417,7 +436,7 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
         room = label_room([one.label + _ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
         figure, axes = axes_grid([len(panels)], "panels", title, "", room)
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
-            for place, (label, color, result) in enumerate(shown):
+            for place, (label, color, _, result) in enumerate(shown):
                 summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
                 ends = np.array([[summary.mean - summary.low], [summary.high - summary.mean]])
                 bars = ends if np.isfinite(ends).all() else None
@@ -425,10 +444,12 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
                 ax.plot(summary.median, place, "x", color=color, markersize=5)
                 beside = ax.get_yaxis_transform()
                 told = _with_the_healthy(label, summary) + _ILL * (summary.n == 0)
-                ax.text(1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside)
+                ax.text(
+                    1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside
+                ).set_parse_math(False)
             ax.set_yticks(range(len(shown)), [])
             ax.set_ylim(len(shown) - 0.5, -0.5)
-            ax.set_title(name, loc="left", pad=5)
+            ax.set_title(name, loc="left", pad=5, parse_math=False)
             pulls = {int(one.result.rounds[-1]) for one in shown}
             ax.set_xlabel(f"{quantity} after {pulls.pop()} pulls" if len(pulls) == 1 else f"final {quantity}")
     return figure
@@ -444,6 +465,7 @@ class _Shown(NamedTuple):
 
     label: str
     color: str
+    sign: str
     result: Any
 
 
@@ -472,7 +494,8 @@ def _told_apart(drawn: Sequence[tuple[str, str, Any]]) -> list[_Shown]:
         owners.append(policy if policy not in owners else labels[-1])
     colors = policy_colors(owners)
     return [
-        _Shown(label, colors[owner], result) for label, owner, (_, _, result) in zip(labels, owners, drawn, strict=True)
+        _Shown(label, colors[owner], policy_sign(owner), result)
+        for label, owner, (_, _, result) in zip(labels, owners, drawn, strict=True)
     ]
 
 
@@ -530,7 +553,7 @@ def growth_figure(
             t, r = np.asarray(horizons, dtype=np.float64), np.asarray(regrets, dtype=np.float64)
             slope, color = fitted_exponent(t, r), policy_colors([policy])[policy]
             middle = np.exp(np.log(r).mean() - slope * np.log(t).mean())
-            ax.plot(t, r, "o", color=color, markersize=3.5)
+            ax.plot(t, r, policy_sign(policy), color=color, markersize=4)
             ax.plot(t, middle * t**slope, "-", color=color, linewidth=1.4, gid="fit")
             how = "fitted" if np.unique(t).size > 2 else "through 2 points"
             label = f"{policy_label(policy)}\n{how} {slope:.3f}"
@@ -538,7 +561,7 @@ def growth_figure(
                 ax.plot(t, r[-1] * (t / t[-1]) ** theory[policy], "--", color=color, linewidth=0.9, gid="theory")
                 label += f", theory {theory[policy]:.3f}"
             ends.append((float(r[np.argmax(t)]), label, color, True))
-        ax.set_title(title, loc="left")
+        ax.set_title(title, loc="left", parse_math=False)
         label_ends(ax, ends, lines=2)
     return figure
 
@@ -555,7 +578,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
     floor = log_floor(heights) if log else 0.0 if nonnegative else -math.inf
     styles = _line_styles(curves, floor, log)
     if log:
-        ax.set(xscale="log", yscale="log")
+        _log_axes(ax, held[1])
     ends = []
     beyond = False  # whether something lies outside the axis
     for place, (curve, (low, mean, high)) in enumerate(zip(curves, spans, strict=True)):
@@ -569,6 +592,13 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         shown = np.isfinite(mean) & ((mean > 0) & (rounds > 0) if log else True)
         if shown.any():
             style: Any = {"linewidth": weight.line, "linestyle": styles[place], "solid_capstyle": "round"}
+            if len(curves) > 1:
+                style |= {
+                    "marker": curve.sign or policy_sign(curve.policy),
+                    "markersize": _SIGN_SIZE,
+                    "markeredgewidth": 0,
+                }
+                style["markevery"] = (0.1 + 0.2 * place / len(curves), 0.24)  # of the axes' diagonal, along the curve
             ax.plot(rounds[shown], mean[shown], color=color, zorder=3 + weight.order, **style)
         shown &= ~outside  # the spread of a mean that is outside would cover everything
         if not shown.any() or not curve.summary.has_band:
@@ -590,6 +620,15 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         ends.append((panel.reference * pulls[-1], panel.reference_label, "#6E6E6E", False))
     _end_axes(ax, curves, floor, held if beyond else None, log)
     label_ends(ax, ends)
+
+
+def _log_axes(ax: Axes, highest: float) -> None:
+    """Logarithmic axes, for numbers near the end of floats too."""
+    ax.set(xscale="log", yscale="log")
+    if highest > _HUGE:
+        ax.margins(y=0)
+        ax.yaxis.set_major_locator(FixedLocator((10.0 ** np.arange(-300, 301, 50)).tolist()))
+        ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _span(curve: Curve, spread: str, nonnegative: bool) -> tuple[FloatArray, FloatArray, FloatArray]:

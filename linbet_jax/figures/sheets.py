@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from linbet_jax.figures import pictures as drawing
-from linbet_jax.figures.canvas import save_figure, styled
+from linbet_jax.figures.canvas import STYLE, styled, write_figure
 from linbet_jax.figures.pictures import HEIGHT, SIDE, WIDTH, missing_letters_pass, shortened
 
 __all__ = ["Picture", "inline_svg", "save_pictures"]
@@ -30,6 +30,14 @@ PAGE_STYLE: Mapping[str, Any] = {
     "svg.hashsalt": "linbet_jax",
     "axes.linewidth": 0.8,
     "path.simplify_threshold": 0.2,
+}
+# Sheets are without serifs too, in the font that widths are measured in: of the page's they are the nearest everywhere.
+SHEET_STYLE: Mapping[str, Any] = {
+    **STYLE,
+    "font.family": "DejaVu Sans",
+    "mathtext.fontset": "dejavusans",
+    "axes.titlesize": 10,
+    "axes.labelsize": 9.5,
 }
 COLUMNS, ROWS = 3, 4  # pictures on one sheet
 TITLE, GAP = 20.0, 10.0  # points above a picture, and between two
@@ -96,11 +104,11 @@ def save_pictures(pictures: Sequence[Picture], folder: Path, formats: Sequence[s
         size = COLUMNS * ROWS
         for sheet, begun in enumerate(range(0, len(of_kind), size), 1):
             stem = re.sub(r"[^A-Za-z0-9_.-]", "-", kind) + (f"-{sheet}" if len(of_kind) > size else "")
-            with styled(), missing_letters_pass():
+            with styled(SHEET_STYLE), missing_letters_pass():
                 figure = _sheet(of_kind[begun : begun + size])
                 for suffix in formats:
                     path = folder / f"{stem}.{suffix}"
-                    save_figure(figure, path)
+                    write_figure(figure, path, suffix, SHEET_STYLE)
                     written.append(path)
     return written
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,12 @@ def _reason(error: Exception, policy: Policy, arms: Any) -> str:
     if isinstance(error, AttributeError | KeyError):
         return f"{setting}: {type(error).__name__}: {error}; does it ask for a parameter that params does not have?"
     message = str(error)
+    shapes = re.findall(r"\((?:\d+, ?)*\d+,?\)", message)
+    if (
+        policy.about.check is not None and len(shapes) > 1
+    ):  # the package's own policies fit the bandit they are made for
+        met = " and ".join(f"[{shape.strip('(),')}]" for shape in shapes[:2])
+        return f"{setting}: it was made for another decision set (shapes {met} meet); make the policy for this bandit"
     return f"{setting}: {message.splitlines()[0] if message else type(error).__name__}"
 
 

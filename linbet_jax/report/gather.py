@@ -31,6 +31,7 @@ __all__ = [
     "grouped",
     "parameter_name",
     "plain_value",
+    "pulls_per_second",
     "swept_parameters",
 ]
 
@@ -237,6 +238,12 @@ def parameter_name(name: str) -> str:
     bare = name.removeprefix("bandit_").removeprefix("policy.")
     shown = SYMBOLS.get(bare, bare.replace("_", " "))
     return f"policy's {shown}" if name.startswith("policy.") else shown
+
+
+def pulls_per_second(cells: Iterable[LoadedCell]) -> float:
+    """Pulls of cells over the seconds that they were computed in, compiling apart; for figure and table alike."""
+    journeys = [cell.journey for cell in cells]
+    return sum(journey.seed_pulls for journey in journeys) / sum(journey.run_seconds for journey in journeys)
 
 
 def swept_parameters(sweep: Results) -> list[str]:
@@ -447,12 +454,28 @@ def _parameter_panels(variants: Sequence[PolicyVariant], parameters: Sequence[st
             lines, note = _lines(owners, others), ""
             if len(lines) > SHOWN:
                 held = {other: value for other in others if (value := _reference(owners, other)) is not None}
-                lines = [line for line in lines if _held_at(line[0].cell, held)]
+                lines, best = _at_the_reference(lines, held)
                 words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
-                note = f"Other parameters held at {', '.join(words)}; all combinations are in the table."
+                also = "; besides, each policy's best radius scale" if best else ""
+                note = f"Other parameters held at {', '.join(words)}{also}; all combinations are in the table."
             if lines and _differing([variant.cell for variant in owners], [name]):
                 without = [variant for variant in members if variant.cell.value(name) is None]
                 yield _parameter_panel(name, others, lines[:SHOWN], without, note)
+
+
+def _at_the_reference(
+    lines: Sequence[list[PolicyVariant]], held: Mapping[str, Any]
+) -> tuple[list[list[PolicyVariant]], bool]:
+    """Lines whose other parameters are these, then those of each policy's best radius scale; whether there are such."""
+    first = [line for line in lines if _held_at(line[0].cell, held)]
+    rest = {name: value for name, value in held.items() if name != "radius_scale"}
+    if len(rest) == len(held):
+        return first, False
+    scaled = [line for line in lines if _held_at(line[0].cell, rest)]
+    of_policy = grouped(scaled, lambda line: line[0].cell.policy).values()
+    least = [min(group, key=lambda line: min(map(_mean, line))) for group in of_policy]
+    best = [line for line in least if not any(line is other for other in first)]
+    return [*first, *best], bool(best)
 
 
 def _parameter_panel(

@@ -16,7 +16,7 @@ import jinja2
 from linbet_jax._version import __version__
 from linbet_jax.figures.sheets import Picture, inline_svg
 from linbet_jax.report import tables
-from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name
+from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name, pulls_per_second
 from linbet_jax.report.pictures import better
 from linbet_jax.statistics.tables import between, duration, number
 from linbet_jax.sweep.table import LoadedCell
@@ -243,14 +243,14 @@ def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, T
 def _times(report: SweepReport) -> Table:
     body = []
     for cells in grouped(report.sweep.cells, lambda cell: cell.policy).values():
-        timed = [cell for cell in cells if cell.journey.run_seconds > 0]
+        timed = [cell for cell in cells if cell.journey.run_seconds > 0 and cell.journey.seed_pulls > 0]
         if timed:
             run, compiling, pulls = (
                 sum(getattr(cell.journey, name) for cell in timed)
                 for name in ("run_seconds", "compile_seconds", "seed_pulls")
             )
             texts = [timed[0].label, f"{len(timed):,}", _count(pulls), duration(run), duration(compiling)]
-            body.append(Row([*texts, number(pulls / run, 4)], report.colors[timed[0].family]))
+            body.append(Row([*texts, number(pulls_per_second(timed), 4)], report.colors[timed[0].family]))
     head = ["policy", "cells", "pulls", "computing", "compiling", "pulls per second"]
     return _table("Time by policy", head, body, numbers=5, open_rows=len(body))
 

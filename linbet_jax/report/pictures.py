@@ -20,7 +20,7 @@ from linbet_jax.report.gather import (
     SweepReport,
     grouped,
     parameter_name,
-    plain_value,
+    pulls_per_second,
 )
 from linbet_jax.statistics.regret import Share, Summary
 from linbet_jax.statistics.tables import between, number
@@ -158,18 +158,20 @@ def _growth(title: str, lines: Sequence[GrowthLine]) -> Picture:
 
 
 def _speed(timed: Sequence[PolicyVariant]) -> Picture:
-    words, rows = [], []
+    marks = []
     for variants in grouped(timed, lambda variant: variant.cell.policy).values():
         cell, rates = variants[0].cell, np.array([variant.rate for variant in variants])
-        beside = f"{plain_value(int(np.median(rates)))}/s, {rates.size} cell{'s' if rates.size > 1 else ''}"
-        rows.append(RowMark(cell.label, variants[0].color, beside, rates))
-    rows.sort(key=lambda row: -float(np.median(row.content)))
-    words = [f"{row.label} {number(np.median(row.content), 4)}" for row in rows]
+        together = pulls_per_second(variant.cell for variant in variants)
+        beside = f"{number(together, 4)}/s, {rates.size} cell{'s' if rates.size > 1 else ''}"
+        marks.append((together, RowMark(cell.label, variants[0].color, beside, rates)))
+    marks.sort(key=lambda mark: -mark[0])
+    rows = [row for _, row in marks]
+    words = [f"{row.label} {number(together, 4)}" for together, row in marks]
     return Picture(
         kind="speed",
         title="Pulls per second",
-        detail="median over cells",
-        text=f"Pulls per second by policy, median over cells: {', '.join(words)}.",
-        draw=partial(drawing.draw_rates, rows=rows),
+        detail="all cells together",
+        text=f"Pulls per second by policy, all cells together: {', '.join(words)}.",
+        draw=partial(drawing.draw_rates, rows=rows, together=[together for together, _ in marks]),
         height=rows_height(len(rows)),
     )

@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.simulation.checks import x64_enabled
+from linbet_jax.simulation.display import Progress, compiling
 from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_inside
 from linbet_jax.simulation.replication import Plan, World, replicate
-
-Progress = Callable[[int, int], None]
 
 THREEFRY = "threefry2x32"  # the generator of every run
 
@@ -136,11 +135,12 @@ def _program(launch: Launch, arguments: Any) -> tuple[Callable[..., dict[str, An
             _PROGRAMS[identity] = found
             return found, 0.0
     started = time.perf_counter()
-    launch.check(*arguments[1:3])
-    wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
-    traced = lower(launch, arguments)
-    closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
-    program = _Program(_compile(traced.lower(), wide), closed)
+    with compiling(launch.plan.policy.name):
+        launch.check(*arguments[1:3])
+        wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
+        traced = lower(launch, arguments)
+        closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
+        program = _Program(_compile(traced.lower(), wide), closed)
     with _PROGRAMS_LOCK:
         while _PROGRAMS and (
             len(_PROGRAMS) >= _MAX_PROGRAMS or sum(one.closed for one in _PROGRAMS.values()) + closed > _MAX_BYTES

@@ -126,6 +126,7 @@ def _with_error(values: npt.NDArray[Any]) -> str:
     """The mean with its standard error, where there is one."""
     if values.size == 0:
         return "of no healthy seed"
+    values = values.astype(np.float64)  # squares of single numbers overflow early
     error = f" (s.e. {np.std(values, ddof=1) / np.sqrt(values.size):.2g})" if values.size > 1 else ""
     return f"{np.mean(values):.4g}{error}"
 

@@ -12,6 +12,7 @@ import jax
 from linbet_jax.errors import InputError
 from linbet_jax.simulation.checks import whole_number
 from linbet_jax.simulation.cores import usable_cores
+from linbet_jax.simulation.display import LOGGER
 from linbet_jax.simulation.lanes import cpu_devices_chosen, devices_in_environment
 
 __all__ = ["Runtime", "prepare", "set_up_cpu", "usable_cores"]
@@ -55,7 +56,7 @@ def prepare(device: str, cores: int | None = None) -> Runtime:
         InputError: the device that was asked for is not there.
     """
     jax.config.update("jax_enable_x64", True)
-    _keep_compiled()
+    _keep_compiled(cache_folder())
     _use_cores(cores)
     if device == "cpu":
         jax.config.update("jax_platforms", "cpu")
@@ -84,23 +85,49 @@ def cache_folder() -> Path | None:
     return found[0] / "linbet_jax" / "compiled" if found else None
 
 
-def _keep_compiled() -> None:
-    """A second run of the same shapes compiles from the user's cache folder; a folder that JAX was given stays."""
-    folder = cache_folder()
-    settings: Any = jax.config
-    if folder is None or settings.jax_compilation_cache_dir is not None:
-        return
+_CACHE_SETTINGS = {  # each unless the environment says it: programs that take a moment to compile are worth keeping
+    "jax_persistent_cache_min_compile_time_secs": 0.2,
+    "jax_persistent_cache_min_entry_size_bytes": 0,
+}
+
+
+def _keep_compiled(folder: Path | None) -> Path | None:
+    """A second run of the same shapes compiles from that folder, or from the one that JAX was given; which it is."""
+    given = _cache_in_use()
+    if given is not None:
+        return Path(given)
+    if folder is None:
+        return None
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: compile every time
-        return
-    if os.access(folder, os.W_OK):
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+        return None
+    if not os.access(folder, os.W_OK):
+        return None
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    for name, value in _CACHE_SETTINGS.items():
+        if name.upper() not in os.environ:
+            jax.config.update(name, value)
+    return folder
 
 
-def set_up_cpu(cores: int | None = None) -> None:
+def _cache_choice(compile_cache: Any) -> Path | None:
+    """The folder that a caller means; None for none."""
+    if compile_cache is None or isinstance(compile_cache, bool):
+        return cache_folder() if compile_cache else None
+    if not isinstance(compile_cache, str | os.PathLike) or not os.fspath(compile_cache):
+        raise ValueError(f"compile_cache={compile_cache!r}: must be True, False or a folder")
+    folder = Path(os.fsdecode(compile_cache)).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"compile_cache={compile_cache!r}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"compile_cache={compile_cache!r}: must be a folder that can be written to")
+    return folder
+
+
+def set_up_cpu(cores: int | None = None, *, compile_cache: bool | str | os.PathLike[str] | None = False) -> Path | None:
     """Sets JAX up for fast simulations on the CPU; call it before JAX's first computation.
 
     Two settings, both for the whole process. XLA's CPU compiler makes one kernel of every loop that it can (its own
@@ -112,15 +139,26 @@ def set_up_cpu(cores: int | None = None) -> None:
     A loop that is one kernel runs on one thread: a script whose own loops hold large matrix products on the CPU may
     prefer to do without.
 
+    A third, when asked for, is JAX's compile cache: programs are kept in a folder, and the next process that needs one
+    reads it instead of compiling. It holds what any JAX function of the process compiles, not simulations alone.
+
     Args:
         cores: CPU devices; by default one per core this process may use. A number of devices that the environment sets
             (``XLA_FLAGS``) stays.
+        compile_cache: True for the folder that the command line uses (``~/.cache/linbet_jax/compiled``, or below
+            ``XDG_CACHE_HOME``; ``LINBET_COMPILE_CACHE=off`` switches it off), or a folder, which is made; False and
+            None write nothing anywhere. A cache that JAX was given already, by its configuration or the environment,
+            stays with all its settings.
+
+    Returns:
+        The folder of the compile cache in use, or None; the logger ``linbet_jax`` says it too, once.
 
     Raises:
-        ValueError: ``cores`` is no whole number, or below 1.
+        ValueError: ``cores`` is no whole number, or below 1; ``compile_cache`` is no folder that can be written to.
         RuntimeError: JAX has computed something in this process before.
     """
     wanted = len(usable_cores()) if cores is None else whole_number("cores", cores, 1)
+    folder = _cache_choice(compile_cache)
     if not devices_in_environment():
         try:
             jax.config.update("jax_num_cpu_devices", wanted)
@@ -130,6 +168,16 @@ def set_up_cpu(cores: int | None = None) -> None:
                 " kernel), or do without; the numbers are the same"
             ) from error
     _compile_loops_whole()
+    before = _cache_in_use()
+    place = _keep_compiled(folder)
+    if place is not None and before is None:
+        LOGGER.info("compiled programs are kept in %s", place)
+    return place
+
+
+def _cache_in_use() -> Any:
+    settings: Any = jax.config
+    return settings.jax_compilation_cache_dir
 
 
 _LOOP_OPTION = "xla_cpu_small_while_loop_byte_threshold"  # XLA's CPU compiler makes loops below it one kernel

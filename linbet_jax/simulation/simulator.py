@@ -28,8 +28,9 @@ from linbet_jax.simulation.checks import (
     kind,
     whole_number,
 )
+from linbet_jax.simulation.display import Progress, ProgressChoice, check_progress, showing
 from linbet_jax.simulation.lanes import Lanes, lanes_of
-from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, Progress, launch_all, prng_name, threefry_key
+from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, launch_all, prng_name, threefry_key
 from linbet_jax.simulation.replication import Plan, World
 from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, warn_of
 
@@ -126,7 +127,7 @@ def simulate(
     dtype: npt.DTypeLike | None = None,
     block_size: int | None = None,
     chunk_size: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = "auto",
     devices: Sequence[Any] | None = None,
 ) -> Result:
     """Run a policy on a bandit for many seeds.
@@ -151,8 +152,11 @@ def simulate(
             holds the seeds of a device (4096 at most). It decides rounding, not results' meaning.
         chunk_size: seeds that are computed at a time, on all devices or cores together, rounded down to whole blocks
             on each; by default one block on each, which bounds memory whatever the number of seeds.
-        progress: called with (replications done, replications in all) between launches; one that has to be repeated
-            with a larger buffer counts when it is done.
+        progress: "auto" shows a line of progress on stderr when that is a terminal, or in a notebook, once a run has
+            taken two seconds; it goes when the run ends. Pipes, files, continuous integration, tests, further threads
+            and processes get none. True shows it at once, wherever a line can be rewritten; False and None never. A
+            function is called with (replications done, replications in all) between launches, and nothing is shown;
+            a replication that has to be repeated with a larger buffer counts when it is done.
         devices: the devices to share the seeds between; by default all local ones of the default backend. On CPU one
             program serves all of them, as many launches at a time as there are devices; where JAX was given no number
             of CPU devices, by default one for every core this process may use.
@@ -202,7 +206,7 @@ def simulate_grid(
     dtype: npt.DTypeLike | None = None,
     block_size: int | None = None,
     chunk_size: int | None = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = "auto",
     devices: Sequence[Any] | None = None,
     separate: bool = False,
     warn: bool = True,
@@ -224,7 +228,7 @@ def simulate_grid(
         dtype: float32 or float64.
         block_size: seeds per block.
         chunk_size: replications that are computed at a time.
-        progress: a callable.
+        progress: "auto", a truth value or a function.
         devices: devices to use.
         separate: batch every parameter, also those that all settings share. One program then serves any number and mix
             of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster.
@@ -243,8 +247,7 @@ def simulate_grid(
     rounds = check_rounds(horizon, num_records, record_at)
     check_key(key)
     _check_grid(policy, grid, bandit, horizon, dtype_name)
-    if progress is not None and not callable(progress):
-        raise ValueError(f"progress={progress!r}: must be callable")
+    check_progress(progress)
     lanes = lanes_of(devices)
     batch = _Batch(
         policy=policy,
@@ -262,7 +265,8 @@ def simulate_grid(
         chunk=None if chunk_size is None else whole_number("chunk_size", chunk_size, 1),
         separate=separate,
     )
-    played = _play(batch, progress)
+    with showing(progress, policy.name, seed_array.size * len(grid)) as advance:
+        played = _play(batch, advance)
     said = unhealthy(policy, played.outputs["health"], np.tile(seed_array, len(grid)))
     if said and warn:
         warn_of(*said)

@@ -160,7 +160,9 @@ def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: floa
         cut = trimmed_count(TRIMMED, n)
         mean, trimmed = centred_mean(healthy, median), centred_mean(ordered[cut : n - cut], median)
     if n > 1:
-        sd = (healthy - median).std(axis=0, ddof=1)
+        apart = healthy - median
+        unit = np.where(np.abs(apart).max(axis=0) > 1e150, 2.0**500, 1.0)  # squares of more would overflow
+        sd = (apart / unit).std(axis=0, ddof=1) * unit
         error = sd / np.sqrt(n)
         half = float(stdtrit(n - 1, 0.5 + level / 2)) * error
         low, high = mean - half, mean + half

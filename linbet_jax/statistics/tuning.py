@@ -21,6 +21,7 @@ from linbet_jax.bandits.datasets import dataset
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.checks import check_on_host, whole_number
+from linbet_jax.simulation.display import ProgressChoice, check_progress, showing
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.regret import Summary, summarize
 
@@ -32,7 +33,7 @@ TUNING = 2**32 - 1  # folded into the key for tuning; seeds count up from 0 and 
 Maker = Callable[[LinearBandit], tuple[Policy, Any]]  # a bandit -> a policy and its parameters
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TuningCurve:
     """Final regret of one policy on one bandit against the scale of its radii, on tuning replications.
 
@@ -65,6 +66,11 @@ class TuningCurve:
     compile_seconds: float = 0.0
     run_seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        """One line: what was tuned, and what was chosen of what."""
+        edge = ", an end of the grid" if self.at_edge else ""
+        return f"TuningCurve({self.policy} on {self.bandit}: {self.chosen:g} of {len(self.grid)} scales{edge})"
+
     @property
     def values(self) -> npt.NDArray[np.float64]:
         """`[G]` the criterion of each scale; NaN for one with an unhealthy replication, which cannot be chosen."""
@@ -81,11 +87,16 @@ class TuningCurve:
         return self.chosen in (min(self.grid), max(self.grid)) and len(self.grid) > 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Tuning:
     """What `tune` found: one curve for every policy and bandit, in order; index it by (policy, bandit)."""
 
     curves: tuple[TuningCurve, ...]
+
+    def __repr__(self) -> str:
+        """One line: the scale chosen for every policy and bandit."""
+        chosen = ", ".join(f"{curve.policy} on {curve.bandit} {curve.chosen:g}" for curve in self.curves)
+        return f"Tuning({chosen})"
 
     def __getitem__(self, names: tuple[str, str]) -> TuningCurve:
         """The curve of a policy on a bandit.
@@ -174,7 +185,7 @@ def tune(
     num_records: int = 1,
     dtype: npt.DTypeLike | None = None,
     block_size: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressChoice = "auto",
     devices: Sequence[Any] | None = None,
 ) -> Tuning:
     """Plays every policy on every bandit with every scale of the radii, and chooses one scale for each pair.
@@ -197,7 +208,7 @@ def tune(
         num_records: as for `simulate`; an evaluation with as many shares the compiled program.
         dtype: float32 or float64.
         block_size: seeds per block.
-        progress: called with (replications done, replications in all) over everything.
+        progress: as for `simulate`, over everything.
         devices: devices to use.
 
     Returns:
@@ -210,6 +221,7 @@ def tune(
     scales = _check_grid(grid)
     judged = check_criterion(criterion)
     num_seeds = whole_number("num_seeds", num_seeds, 1)
+    check_progress(progress)
     worlds = _bandits(bandits)
     jobs = []
     for bandit_name, bandit in worlds.items():
@@ -217,46 +229,46 @@ def tune(
             if not hasattr(params, "radius_scale"):
                 raise ValueError(f"policies: {label} has no radius_scale to tune")
             jobs.append((label, bandit_name, bandit, policy, params))
-    total, done = len(jobs) * len(scales) * num_seeds, 0
+    total, each = len(jobs) * len(scales) * num_seeds, len(scales) * num_seeds
     curves = []
-    for label, bandit_name, bandit, policy, params in jobs:
+    with showing(progress, "tuning", total) as tell:
+        for number, (label, bandit_name, bandit, policy, params) in enumerate(jobs):
 
-        def advance(finished: int, _: int, before: int = done) -> None:
-            if progress is not None:
-                progress(before + finished, total)
+            def advance(finished: int, _: int, before: int = number * each) -> None:
+                if tell is not None:
+                    tell(before + finished, total)
 
-        results = simulate_grid(
-            policy,
-            [params._replace(radius_scale=scale) for scale in scales],
-            bandit,
-            horizon=horizon,
-            num_seeds=num_seeds,
-            key=tuning_key(key),
-            num_records=num_records,
-            dtype=dtype,
-            block_size=block_size,
-            progress=advance,
-            devices=devices,
-        )
-        done += len(scales) * num_seeds
-        regret = np.stack([np.asarray(result.regret[:, -1], np.float64) for result in results])
-        health = np.stack([result.health for result in results])
-        curves.append(
-            TuningCurve(
-                policy=label,
-                bandit=bandit_name,
+            results = simulate_grid(
+                policy,
+                [params._replace(radius_scale=scale) for scale in scales],
+                bandit,
                 horizon=horizon,
-                grid=scales,
-                criterion=judged,
-                regret=regret,
-                health=health,
-                chosen=choose_scale(regret, health, scales, judged),
-                notes=tuple(sorted({note for result in results for note in result.notes})),
-                reruns=sum(result.reruns for result in results),
-                compile_seconds=results[0].compile_seconds,
-                run_seconds=results[0].run_seconds,
+                num_seeds=num_seeds,
+                key=tuning_key(key),
+                num_records=num_records,
+                dtype=dtype,
+                block_size=block_size,
+                progress=advance,
+                devices=devices,
             )
-        )
+            regret = np.stack([np.asarray(result.regret[:, -1], np.float64) for result in results])
+            health = np.stack([result.health for result in results])
+            curves.append(
+                TuningCurve(
+                    policy=label,
+                    bandit=bandit_name,
+                    horizon=horizon,
+                    grid=scales,
+                    criterion=judged,
+                    regret=regret,
+                    health=health,
+                    chosen=choose_scale(regret, health, scales, judged),
+                    notes=tuple(sorted({note for result in results for note in result.notes})),
+                    reruns=sum(result.reruns for result in results),
+                    compile_seconds=results[0].compile_seconds,
+                    run_seconds=results[0].run_seconds,
+                )
+            )
     return Tuning(tuple(curves))
 
 

@@ -12,12 +12,14 @@ import contextlib
 import queue
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from linbet_jax.errors import InputError, named
+from linbet_jax.simulation.runtime import cache_folder
 from linbet_jax.sweep import launch, targets, worker
+from linbet_jax.sweep.estimate import COMPILE_SECONDS
 from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
 
 __all__ = ["Cluster"]
@@ -151,6 +153,8 @@ class Cluster:
         """
         waiting, suspects = collections.deque(_spread(parts)), collections.deque[Part]()
         running: dict[str, tuple[Part, Any]] = {}
+        compiled, opening = set[int](), set[int]()  # programs that some worker has, and that a first one compiles
+        self._weigh(parts)
         finished: queue.SimpleQueue[str] = queue.SimpleQueue()
         workers, run = self._watch(), secrets.token_hex(4)
         try:
@@ -158,10 +162,11 @@ class Cluster:
                 there = next(workers)
                 alone = not waiting  # then suspects, one at a time
                 source, room = (suspects, 1) if alone else (waiting, WINDOW * len(there))
-                while source and len(running) < room:
-                    part = source.popleft()
+                while len(running) < room and (part := _next(source, opening)) is not None:
                     if not wanted(part):
                         continue
+                    if self._one_cache and part.program not in compiled:
+                        opening.add(part.program)
                     advance(part, 0)
                     key = f"linbet-{run}-{part.number}" + ("-alone" if alone else "")
                     running[key] = part, self._send(part, key)
@@ -171,7 +176,10 @@ class Cluster:
                 except queue.Empty:
                     continue
                 part, future = running.pop(key)
+                opening.discard(part.program)
                 outcome = self._outcome(future)
+                if outcome.result is not None:
+                    compiled.add(part.program)
                 future.release()  # or Dask computes it again when the worker that holds it dies
                 if (outcome.error or "").startswith(_KILLED) and not key.endswith("-alone"):
                     suspects.append(part)  # Dask blames all that a dead worker had, also what only waited there
@@ -181,6 +189,25 @@ class Cluster:
             # Where the scheduler is gone there is nobody to tell.
             with contextlib.suppress(Exception):
                 self._client.cancel([future for _, future in running.values()])
+
+    @property
+    def _one_cache(self) -> bool:
+        """Whether workers find each other's compiled programs: then no two need compile one at the same time."""
+        return isinstance(self._target, targets.Local) and cache_folder() is not None
+
+    def _weigh(self, parts: Sequence[Part]) -> None:
+        """Says when workers of this machine take longer than this process would: each starts and compiles by itself."""
+        if not isinstance(self._target, targets.Local) or self.platform != "cpu" or not parts:
+            return
+        programs = len({part.program for part in parts})
+        compiling = COMPILE_SECONDS * programs
+        running = sum(part.cost for part in parts) / self.lanes - compiling  # as the driver counts, on all of a worker
+        if running / self.workers < compiling:
+            plural = "s" if programs > 1 else ""
+            self._say(
+                f"--cluster local does not pay here: {programs} program{plural} to compile, and little to run; every"
+                " worker starts and loads them by itself. Without --cluster this process uses all cores"
+            )
 
     def _send(self, part: Part, key: str) -> Any:
         """Dask's future of a part. To whichever worker: one that is named and dies could leave it waiting for ever."""
@@ -250,6 +277,15 @@ class Cluster:
 
     def _lost(self) -> ConnectionError:
         return ConnectionError(f"lost the scheduler of {self._place()}")
+
+
+def _next(source: collections.deque[Part], opening: Collection[int]) -> Part | None:
+    """Takes the first part whose program nobody is compiling just now: it will be in the compile cache soon."""
+    for place, part in enumerate(source):
+        if part.program not in opening:
+            del source[place]
+            return part
+    return None
 
 
 def _spread(parts: Sequence[Part]) -> list[Part]:

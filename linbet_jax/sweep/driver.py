@@ -215,6 +215,16 @@ def check(sweep: Sweep) -> None:
     plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
 
 
+def finished(sweep: Sweep, out: Path | str) -> bool:
+    """Whether a folder holds the whole sweep as CPUs compute it: a cluster would be started for nothing."""
+    if sweep.device == "gpu" or not Path(out).is_dir():
+        return False
+    try:
+        return not any(preview(sweep, out, InProcess(), refuse_extra=False).missing)
+    except InputError:  # another sweep's, or computed on GPUs: whoever runs it says so
+        return False
+
+
 # What is there and what is missing -----------------------------------------------------------------------------------
 
 
@@ -225,11 +235,13 @@ class _State:
     Attributes:
         cell: which.
         pieces: what is there of it, in the order of the seeds, without overlaps.
+        ends: the last records of what this run has computed of it, for its line of progress.
         error: what it failed with.
     """
 
     cell: PlannedCell
     pieces: list[Piece] = dataclasses.field(default_factory=list)
+    ends: list[Rows] = dataclasses.field(default_factory=list)
     error: str | None = None
 
     @property
@@ -404,6 +416,7 @@ class _Run:
         more = sum(stop - start for start, stop in state.gaps(seeds)) > count
         place = self._store.write_part(cell.entry, rows, facts) if more else rows
         state.pieces.append(Piece(rows.start, rows.stop, rows.unhealthy, cell.names, facts, place))
+        state.ends.append(rows.last)
         state.pieces.sort(key=lambda piece: piece.start)
         times = {"seed_pulls": count * cell.horizon, **times}
         if more:
@@ -414,7 +427,8 @@ class _Run:
         self._journal.write("done", cell.id, unhealthy=state.unhealthy, **times)
         self._done += 1
         ill = f", UNHEALTHY seeds {state.unhealthy}" if state.unhealthy else ""
-        regret = f"regret {_mean(rows)}" if count == seeds else f"seeds {seeds}"
+        whole = sum(end.health.size for end in state.ends) == seeds
+        regret = f"regret {_mean(state.ends)}" if whole else f"seeds {seeds}"
         self._report(f"{cell.title}  {regret}{ill} ({_seconds(times)})")
 
     def _fail(self, state: _State, error: str, worker: str) -> None:
@@ -431,9 +445,9 @@ class _Run:
         self._progress.cell(f"[{self._done + failed:{len(str(total))}d}/{total}] {line}", compiling=compiling)
 
 
-def _mean(rows: Rows) -> str:
+def _mean(ends: Sequence[Rows]) -> str:
     """Final regret of a cell's healthy seeds, for a line of progress."""
-    final = rows.regret[rows.health == 0, -1]
+    final = np.concatenate([rows.regret[rows.health == 0, -1] for rows in ends])
     if final.size == 0:
         return "of no healthy seed"
     spread = f" ± {number(np.std(final, ddof=1))} sd" if final.size > 1 else ""

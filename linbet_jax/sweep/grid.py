@@ -105,6 +105,8 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
         for index, wanted in enumerate(table.sets or ()):
             if wanted not in names:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: no such set{nearest(wanted, names)}")
+            if wanted in (table.sets or ())[:index]:
+                raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: is named twice; each set plays once")
     cells = []
     for set_label, (policy_label, policy) in itertools.product(document.sets, document.policies.items()):
         if policy.sets is None or set_label in policy.sets:

@@ -418,6 +418,9 @@ class Results:
             InputError: conditions that no cell meets, no two cells to compare, or an unknown quantity.
         """
         _check_quantity(quantity)
+        for side in (first, second):
+            if not isinstance(side, str | Mapping):
+                raise InputError(f"paired({side!r}): must be a policy's name or a mapping of conditions, as in select")
         sides = [{"policy": side} if isinstance(side, str) else dict(side) for side in (first, second)]
         shared = self._unnamed({*sides[0], *sides[1]})
         left, right = (self.select(**side).cells for side in sides)
