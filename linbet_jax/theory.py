@@ -801,7 +801,7 @@ def median_copies(failure: float) -> int:
     copies = 1
     while True:
         tail = sum(math.comb(copies, j) * 3 ** (copies - j) for j in range((copies + 1) // 2, copies + 1))
-        if fractions.Fraction(tail, 4**copies) <= fractions.Fraction(failure):
+        if fractions.Fraction(tail, 4**copies) <= fractions.Fraction(float(failure)):
             return copies
         copies += 2
 

@@ -31,16 +31,16 @@ smoke() {
   return "$bad"
 }
 smoked=''
-if [ -z "$quick" ]; then smoke & smoked=$!; fi  # beside the checks, which use one core
+if [ -z "$quick" ]; then smoke & smoked=$!; fi  # beside the checks, which use one core, and the first tests
 "$VENV_PYTHON" -m ruff check --quiet . || flunk "ruff check found the above"
 "$VENV_PYTHON" -m ruff format --check --quiet . || flunk "not formatted; run: ${VENV##*/}/bin/ruff format ."
 "$VENV_PYTHON" -m mypy --no-error-summary || flunk "mypy found the above"
-if [ -n "$smoked" ]; then wait "$smoked" || checks=1; fi
 # The report's test drives a browser. In CI one is installed where there is none; elsewhere the test does without.
 if [ -n "${CI:-}" ]; then bash scripts/browser.sh >/dev/null || flunk "no browser for the report's test"; fi
 [ "$checks" = 0 ] || say "error: a check before the tests failed (above); this run fails whatever the tests say"
 
 status=0
 "$VENV_PYTHON" -m pytest -n 2 --dist loadgroup --quiet "${marked[@]}" "$@" || status=$?
+if [ -n "$smoked" ]; then wait "$smoked" || { say "error: a benchmark's smoke run failed (above the tests)"; checks=1; }; fi
 [ "$status" = 0 ] && status=$checks
 exit "$status"

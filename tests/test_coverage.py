@@ -161,12 +161,12 @@ def test_a_radius_of_zero_is_missed_by_an_infinite_ratio(quick_compiles):
     np.testing.assert_array_equal(result.coverage.worst_ratio, np.inf)
 
 
-@pytest.mark.parametrize("name", ["uniform", "greedy"])
+@pytest.mark.parametrize("name", ["uniform", "greedy", "explore_then_commit"])
 def test_what_has_no_region_is_refused(name):
     bandit = problem()
-    policy, params = lb.make_policy(name, bandit, horizon=50)
+    policy, params = lb.make_policy(name, bandit, horizon=400, delta=0.99)
     with pytest.raises(ValueError, match=f"coverage=True: policy {name} has no confidence region"):
-        lb.simulate(policy, params, bandit, horizon=50, num_seeds=1, key=KEY, coverage=True)
+        lb.simulate(policy, params, bandit, horizon=400, num_seeds=1, key=KEY, coverage=True)
 
 
 def test_a_region_of_the_wrong_shape_is_told():

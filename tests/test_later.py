@@ -15,7 +15,7 @@ from linbet_jax.experiments import driver, later
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policies import entry
 
-PULLS = 200
+PULLS, EPOCHS = 200, ("menu", "mom")
 
 
 class Silent:
@@ -31,7 +31,7 @@ def experiment():
 
 
 def test_every_policy_plays_every_world_or_says_why_not(experiment):
-    titles = {cell.title for cell in experiment.cells}
+    titles = {cell.title for cell in experiment.cells if not cell.alone}
     for place in later.worlds():
         assert f"{place}/oful" in titles
         assert f"{place}/uniform" in titles
@@ -40,16 +40,16 @@ def test_every_policy_plays_every_world_or_says_why_not(experiment):
     assert "changing/gopt_elim" not in titles
     assert "S3/crmm" not in titles
     assert "stable/crmm" in titles
-    timed = [cell.title for cell in experiment.cells if cell.identity["timed"]]
-    assert sorted({title.partition("/")[2] for title in timed}) == sorted(later.policies())
+    timed = [cell.title for cell in experiment.cells if cell.alone]
+    assert sorted({title.split("/")[1] for title in timed}) == sorted(later.policies())
     assert len(timed) == len(later.policies()) + 1  # OFUL in both worlds
-    assert {"S1/oful", "orthonormal/oful", "S1/gopt_elim"} <= set(timed)
+    assert {"S1/oful/time", "orthonormal/oful/time", "S1/gopt_elim/time"} <= set(timed)
 
 
 def test_the_full_version_is_larger_and_the_plan_says_what_it_costs(experiment):
     full = later.plan(seeds=None, full=True, dtype="float64")
     assert {cell.identity["horizon"] for cell in full.cells} == {later.FULL_HORIZON}
-    assert {cell.identity["seeds"] for cell in full.cells} == {later.FULL_SEEDS}
+    assert {cell.identity["seeds"] for cell in full.cells if not cell.alone} == {later.FULL_SEEDS}
     assert "S4/btc_ucb" in {cell.title for cell in full.cells}
     assert full.core_seconds > 3 * experiment.core_seconds
     assert "minutes on 2 cores" in full.cost(2)
@@ -57,12 +57,24 @@ def test_the_full_version_is_larger_and_the_plan_says_what_it_costs(experiment):
 
 def task_of(policy, place="S1"):
     bandit = later.worlds()[place]
-    return Task(place, bandit, "", policy, PULLS, 16, (1.0,), later.SEED, "float64", later.DELTA, later.RIDGE)
+    return Task(
+        place,
+        bandit,
+        "",
+        policy,
+        max(PULLS, 600 * (policy in EPOCHS)),
+        16,
+        (1.0,),
+        later.SEED,
+        "float64",
+        later.DELTA,
+        later.RIDGE,
+    )
 
 
 def test_a_cell_is_tuned_on_other_seeds_and_plays_what_simulate_plays():
     task = task_of("oful")
-    result = later._compute(False, task, driver.Progress(Silent(), 10**9))
+    result = later._compute(task, driver.Progress(Silent(), 10**9))
     finding = later._finding(task, result)
     policy, params = lb.make_policy("oful", task.bandit, horizon=PULLS)
     known = {"horizon": PULLS, "num_seeds": 16, "num_records": later.RECORDS, "coverage": True, "dtype": "float64"}
@@ -117,6 +129,17 @@ def test_numbers_become_ranks_shares_and_a_headline():
         "3.0"
     ]  # times OFUL's
     assert list(outputs.figures) == ["later"]
+
+
+def test_stages_are_not_tuned_and_nobody_is_counted_twice():
+    assert not later._has_radius(task_of("sup_bmm"))
+    assert later._has_radius(task_of("bmm_ucb"))
+    finding = made_up("uniform", (50.0, 50.0))
+    finding.health[:, :3] = 7
+    assert dataclasses.replace(finding, chosen=1.0).unhealthy == 3
+    assert finding.unhealthy == 6
+    notes = later._frozen([task_of(name, "changing") for name in ("menu", "oful", "mom")])
+    assert notes[0].startswith("MENU, MoM keep the set of an epoch's first pull")
 
 
 def test_a_radius_that_missed_once_is_seen():

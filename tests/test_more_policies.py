@@ -167,7 +167,7 @@ def test_replay_of_sgd(loss, explore):
         tau, ball = given.get("threshold", math.sqrt(3.0)), given.get("theta_norm", S)
         explored = projected = clipped = 0
         for seed in range(SEEDS):
-            coins = np.asarray(jax.vmap(lambda key: jax.random.uniform(key, (2,), jnp.float64))(choice_keys(seed)))
+            coins = np.asarray(jax.vmap(lambda key: jax.random.uniform(key, (2,), jnp.float32))(choice_keys(seed)))
             theta, gram = np.zeros(3), np.eye(3)
             for t, (arm, payoff) in enumerate(zip(result.trace.arms[seed], result.trace.payoffs[seed], strict=True)):
                 values = sets[t] @ theta
@@ -345,3 +345,74 @@ def test_what_the_base_of_medians_is_told():
             lb.make_policy("mean_of_medians", bandit, **{"horizon": HORIZON, **options})
     with pytest.raises(ValueError, match="groups=4: must be odd"):
         mean_of_medians(lb.make_policy("oful", bandit, horizon=HORIZON)[0], groups=4)
+
+
+# Refusals, and what a number may be
+
+
+@pytest.mark.parametrize("name", ["gopt_elim", "sup_bmm", "explore_then_commit", "crmm", "mean_of_medians", "menu"])
+def test_what_was_made_for_other_numbers_is_refused_and_any_kind_of_number_is_taken(name):
+    options = {"estimator": "bmm"} if name == "gopt_elim" else {}
+    policy, params = lb.make_policy(name, problem(), horizon=4000, **options)
+    policy.about.check(params)
+    with pytest.raises(ValueError, match=r"make_policy again instead of replacing"):
+        policy.about.check(params._replace(horizon=1e6))
+    if hasattr(params, "delta"):
+        policy.about.check(params._replace(delta=jnp.asarray(params.delta)))
+
+
+def test_a_wrapper_of_medians_has_the_check_of_its_own_policy():
+    few, many = (problem(arms=RNG.uniform(size=(arms, 3))) for arms in (4, 5))
+    made = [lb.make_policy("sup_bmm", bandit, horizon=2000) for bandit in (few, many)]
+    wrapped = [mean_of_medians(policy, groups=1) for policy, _ in made]
+    assert wrapped[0] == wrapped[1]
+    for (policy, params), wrapper in zip(made, wrapped, strict=True):
+        for delta in (0.1, 0.23, 0.3):
+            told = params._replace(delta=delta)
+            outcomes = []
+            for check, asked in ((policy.about.check, told_to_base(told, 1)), (wrapper.about.check, told)):
+                try:
+                    outcomes.append(check(asked))
+                except ValueError as error:
+                    outcomes.append(str(error))
+            assert outcomes[0] == outcomes[1]
+
+
+def test_sgd_draws_the_same_arms_in_both_precisions():
+    policy, params = lb.make_policy("sgd", problem(), horizon=HORIZON, exploration=1.0)
+    arms = []
+    for dtype in (jnp.float32, jnp.float64):
+        told = jax.tree.map(lambda leaf, dtype=dtype: jnp.asarray(leaf, dtype), params)
+        known = jnp.asarray(ARMS, dtype)
+        draw = jax.vmap(policy.select, in_axes=(0, None, None, None))
+        arms.append(np.asarray(draw(jax.random.split(KEY, 200), policy.init(known, told), known, told)))
+    np.testing.assert_array_equal(*arms)
+    assert len(set(arms[0])) == len(ARMS)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_gradient_whose_square_overflows_is_shortened_like_any_other(dtype):
+    policy, params = lb.make_policy("sgd", problem(), horizon=HORIZON)
+    told = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), params)
+    arms = jnp.asarray(ARMS, dtype)
+    ends = [
+        policy.updates[0](policy.init(arms, told), arms, 2, jnp.full(1, payoff, dtype), told).theta
+        for payoff in (1e15, 1e36 if dtype == jnp.float32 else 1e300)
+    ]
+    np.testing.assert_allclose(*ends, rtol=1e-5)
+    assert float(jnp.linalg.norm(ends[1])) > 0.5
+
+
+def test_what_sgd_and_medians_cannot_be_told_is_said():
+    fresh = lb.dataset("S1", resample=True)
+    with pytest.raises(ValueError, match=r"=None: its default needs a finite \w+, which the bandit has not; give \w+"):
+        lb.make_policy("sgd", fresh, horizon=HORIZON)
+    with pytest.raises(ValueError, match="exploration=7.0: must be at most 1 with explore='epsilon', a probability"):
+        lb.make_policy("sgd", problem(), horizon=HORIZON, exploration=7.0)
+    with pytest.raises(ValueError, match=r"base='menu', of floor\(T/n\) = \d+ pulls and delta/2: .*MENU .* needs T >="):
+        lb.make_policy("mean_of_medians", problem(), horizon=1000, base="menu")
+    with pytest.raises(ValueError, match=r"mean_bound=-7: goes with constants='derived' alone"):
+        lb.make_policy("sup_btc", problem(), horizon=HORIZON, constants="paper2020", mean_bound=-7)
+    many = lb.LinearBandit(np.ones((6000, 2)), np.ones(2), lb.noise.StudentT(3.0))
+    with pytest.raises(ValueError, match="needs orthonormal arms.* products of 6000 arms in 2 dimensions are away"):
+        lb.make_policy("robust_ucb", many, horizon=HORIZON)

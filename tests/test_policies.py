@@ -103,7 +103,7 @@ def run(name, bandit, horizon=HORIZON, num_seeds=2, trace=True, dtype="float64",
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
-def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
+def test_update_keeps_shapes_and_dtypes_and_batches_change_nothing(name, options):
     bandit = bandit_for(name)
     policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **options)
     params, arms = cast(params), jnp.asarray(bandit.arms)
@@ -119,11 +119,11 @@ def test_update_keeps_shapes_and_dtypes_and_jit_changes_nothing(name, options):
             state = update(state, arms, index, payoffs, params)
         return state
 
-    after = turn(state, 2)
+    with jax.debug_nans(True):  # no function of a policy makes a NaN on its way  # P18
+        after = turn(state, 2)
     chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
-    chex.assert_trees_all_close(after, jax.jit(turn)(state, 2), rtol=1e-12, atol=1e-13)
-    batched = jax.vmap(turn, in_axes=(None, 0))(state, jnp.arange(2))
-    chex.assert_trees_all_close(jax.tree.map(lambda a: a[1], batched), turn(state, 1), rtol=1e-11, atol=1e-13)
+    batched = jax.jit(jax.vmap(turn, in_axes=(None, 0)))(state, jnp.arange(1, 3))
+    chex.assert_trees_all_close(jax.tree.map(lambda a: a[1], batched), after, rtol=1e-11, atol=1e-13)
     if policy.refresh is not None:
         fresh = policy.refresh(after, arms, params)
         chex.assert_trees_all_close(fresh, after, rtol=1e-9, atol=1e-11)
@@ -213,8 +213,9 @@ LAWS = {
 }
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.02])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(
+    ("law", "scale"), [("S3", 1.0), ("S3", 0.02), ("S4", 0.02), ("t, eps=.5", 0.02), ("lower bound", 1.0)]
+)
 def test_pruned_and_full_tofu_play_identical_arms_over_1800_pulls(law, scale):
     bandit = LAWS[law]()
     pruned = run("tofu", bandit, horizon=1800, num_seeds=1, scale=scale)
@@ -402,18 +403,9 @@ def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
     assert result.final_estimate is None or result.final_estimate.dtype.name == dtype
 
 
-@pytest.mark.parametrize("name", lb.policies.names())
-def test_nan_debugging_is_silent(name):  # P18
-    bandit = bandit_for(name)
+def test_nan_debugging_of_a_whole_simulation_is_silent():  # P18; of the functions of each policy: above
     with jax.debug_nans(True):
-        run(name, bandit)
-        policy, params = lb.make_policy(name, bandit, horizon=HORIZON, **NEEDS.get(name, {}))
-        with jax.disable_jit():
-            params, arms = cast(params), jnp.asarray(bandit.arms)
-            state = policy.init(arms, params)
-            for t in range(2):
-                index = policy.select(jax.random.key(t), state, arms, params)
-                state = policy.updates[0](state, arms, index, jnp.full(policy.pulls_per_epoch, 1.0 + t), params)
+        run("oful", bandit_of())
 
 
 # MENU's and MoM's epochs

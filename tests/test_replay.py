@@ -277,7 +277,7 @@ def test_a_full_buffer_is_run_again() -> None:
         assert_replays(oracle, result.trace.arms[seed], result.trace.payoffs[seed], result.final_estimate[seed])
 
 
-@pytest.mark.parametrize("case_name", ["tofu", "tofu-cholesky", "crt", "crt-scaled", "oful"])
+@pytest.mark.parametrize("case_name", ["tofu", "crt-scaled"])
 def test_replay_of_a_changing_set_that_does_not_change(case_name: str) -> None:
     # The way through a policy for any decision sets, at the dimension and horizon of the fixed one.
     case = CASES[case_name]

@@ -35,7 +35,7 @@ NUMBERS = """
     from linbet_jax.simulation import launches, simulator
     {setting}
     found = {{}}
-    for name, data, dtype in (("oful", "S3", "float64"), ("crt", "S3", "float32"), ("menu", "S1", "float32")):
+    for name, data, dtype in (("oful", "S3", "float64"), ("menu", "S1", "float32")):
         bandit = lb.dataset(data)
         policy, params = lb.make_policy(name, bandit, horizon=1000)
         launches._PROGRAMS.clear()

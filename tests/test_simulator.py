@@ -382,9 +382,9 @@ def test_float32_plays_the_same_noise():
 
 @pytest.mark.parametrize(
     ("name", "horizon"),
-    [("uniform", horizon) for horizon in (1, 129, 250)]
+    [("uniform", horizon) for horizon in (1, 129)]
     + [("oful", horizon) for horizon in (300, 1000)]  # with updates that are guarded, and not
-    + [("mom", horizon) for horizon in (24, 131, 257)],  # 24 is the least that MoM can play
+    + [("mom", horizon) for horizon in (24, 257)],  # 24 is the least that MoM can play
 )
 def test_records_are_exact(name, horizon):
     bandit = bandit_of()

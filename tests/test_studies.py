@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import os
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -113,6 +114,27 @@ def test_a_cell_is_computed_once_and_loaded_ever_after(tmp_path, workers):
     assert len(calls) == 2
     assert reporter.lines == ["2 of 2 cells are done already", "drawing"]
     assert manifest_of(tmp_path / "run")["cells"] == first["cells"]
+
+
+def test_a_cell_that_measures_time_runs_alone():
+    running, seen = [], []
+
+    def work(title):
+        def compute(progress):
+            running.append(title)
+            time.sleep(0.02)
+            seen.append((title, list(running)))
+            running.remove(title)
+            return CellResult({"numbers": np.zeros(1)})
+
+        return compute
+
+    cells = [StudyCell(title, {}, 1, 1.0, work(title), alone=title == "timed") for title in ("timed", "a", "b", "c")]
+    done = [cell.title for cell, _ in driver._computed(cells, 2, Reporter())]
+    assert done[-1] == "timed"
+    assert sorted(done) == ["a", "b", "c", "timed"]
+    assert seen[-1] == ("timed", ["timed"])
+    assert any(len(beside) == 2 for _, beside in seen)
 
 
 def test_what_decides_a_cell_s_numbers_decides_its_id(tmp_path):

@@ -52,7 +52,7 @@ OPTIONS = {
 }
 LEGEND = """
   Central moment: c, a bound of E|payoff - mean|^(1+ε); raw moment: b, one of E|payoff|^(1+ε). Regret bound: in d and T,
-  logarithms apart. Region valid: for arms chosen from what was seen, or only for arms chosen in advance. Time and
+  logarithms apart. Proved for: arms chosen from what was seen, or only arms chosen in advance. Time and
   memory of one replication: K arms, d dimensions, k or r pulls an epoch, C doubtful payoffs kept, t pulls so far.
   After a paper: its idea, with constants derived here. The others have their papers', as the proofs need them."""
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2, ensure_ascii=False, default=str))
         return 0
     table = ("source", "assumes", "sets", "regret", "valid", "time", "memory")
-    header = ("policy", "source", "assumes", "sets", "regret bound", "region valid", "time a pull", "memory")
+    header = ("policy", "source", "assumes", "sets", "regret bound", "proved for", "time a pull", "memory")
     rows = [[f"  {name}", *(about[field] or "–" for field in table)] for name, about in found["policies"].items()]
     print("Policies:")
     print(aligned_table(["  " + header[0], *header[1:]], rows, left=len(header)))

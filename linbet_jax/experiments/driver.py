@@ -69,6 +69,7 @@ class StudyCell(NamedTuple):
         core_seconds: estimate of the CPU time, compiling included.
         compute: does it.
         line: what is said of it when it has been computed.
+        alone: nothing else may run meanwhile: it measures time.
     """
 
     title: str
@@ -77,6 +78,7 @@ class StudyCell(NamedTuple):
     core_seconds: float
     compute: Callable[[Progress], CellResult]
     line: Callable[[CellResult], str] = lambda result: ""
+    alone: bool = False
 
 
 class Outputs(NamedTuple):
@@ -311,14 +313,17 @@ def _computed(
             yield cell, compute(cell)
         return
     # The longest first, so that no thread is left alone with one at the end.
-    cells = sorted(cells, key=lambda cell: -cell.core_seconds)
+    together = sorted((cell for cell in cells if not cell.alone), key=lambda cell: -cell.core_seconds)
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
-        futures: dict[Future[CellResult], StudyCell] = {pool.submit(compute, cell): cell for cell in cells}
+        futures: dict[Future[CellResult], StudyCell] = {pool.submit(compute, cell): cell for cell in together}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+    for cell in cells:
+        if cell.alone:
+            yield cell, compute(cell)
 
 
 def _write(outputs: Outputs, folder: RunFolder) -> tuple[Path, ...]:

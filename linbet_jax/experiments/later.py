@@ -10,7 +10,6 @@ refuses a world, one whose sets change, say, has no cell there.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,9 @@ SEED = 11  # of the experiment's key; tuning draws from the next one
 SEEDS, TUNING_SEEDS, HORIZON = 16, 4, 10_000
 FULL_SEEDS, FULL_HORIZON = 64, 100_000
 LONGEST = 60.0  # seconds of a core that a cell may take but with `full`
+STAGED = ("sup_bmm", "sup_btc")  # they are not tuned
 RECORDS = 50
+WORKERS = 2  # one cell compiles while another runs; those that measure time run alone
 TIMED, TIMED_SEEDS = ("S1", "orthonormal"), 32  # where a pull is timed, and with how many replications
 DELTA, RIDGE = 0.1, 1.0
 DIM, ARMS = 10, 20  # of the changing sets
@@ -96,25 +97,45 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
             except InputError as error:
                 refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
                 continue
-            seconds = _cell(task, timed=False).core_seconds
+            seconds = _cell(task).core_seconds
             if full or seconds <= LONGEST:
                 tasks.append(task)
             else:
                 refused.append(f"{policy_label(name)} on {place} would take {seconds:.0f} s of a core: --full plays it")
-    cells = [_cell(task, _timed(task, tasks)) for task in tasks]
+    cells = [*map(_cell, tasks), *(_time_cell(task) for task in tasks if _timed(task, tasks))]
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=TUNING_SEEDS, grid=list(GRID))
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
-        return _outputs([_finding(task, results[task.title]) for task in tasks], shared.notes_in(results), refused)
+        times = {title: float(result.facts.get("microseconds", math.nan)) for title, result in results.items()}
+        findings = [_finding(task, results[task.title], times.get(_time_title(task), math.nan)) for task in tasks]
+        return _outputs(findings, [*shared.notes_in(results), *_frozen(tasks)], refused)
 
-    return Experiment("later", config, dtype, cells, (*shared.CODE, _compute, changing_arms), show)
+    return Experiment("later", config, dtype, cells, (*shared.CODE, _compute, _time, changing_arms), show, WORKERS)
 
 
-def _cell(task: Task, timed: bool) -> StudyCell:
+def _cell(task: Task) -> StudyCell:
     played = len(GRID) * TUNING_SEEDS + 2 * task.seeds if _has_radius(task) else task.seeds
-    kept: dict[str, Any] = {"records": RECORDS, "tuning_seeds": TUNING_SEEDS, "timed": timed}
-    replications = played + 2 * timed * TIMED_SEEDS
-    return task.cell(functools.partial(_compute, timed), replications=replications, programs=1 + timed, **kept)
+    return task.cell(_compute, replications=played, records=RECORDS, tuning_seeds=TUNING_SEEDS)
+
+
+def _time_cell(task: Task) -> StudyCell:
+    task = dataclasses.replace(task, seeds=TIMED_SEEDS)
+    return task.cell(_time, title=_time_title(task), replications=2 * TIMED_SEEDS)._replace(alone=True)
+
+
+def _time_title(task: Task) -> str:
+    return f"{task.title}/time"
+
+
+def _frozen(tasks: Sequence[Task]) -> list[str]:
+    """What must be said of epochs on sets that change."""
+    of_epochs = [
+        policy_label(task.policy) for task in tasks if task.bandit.changing and task.made()[0].pulls_per_epoch > 1
+    ]
+    what = (
+        "keep the set of an epoch's first pull where sets change: their regrets there do not compare with the others'"
+    )
+    return [f"{', '.join(of_epochs)} {what}"] if of_epochs else []
 
 
 def _instance(bandit: LinearBandit) -> str:
@@ -125,7 +146,8 @@ def _instance(bandit: LinearBandit) -> str:
 
 
 def _has_radius(task: Task) -> bool:
-    return hasattr(task.made()[1][0], "radius_scale")
+    """Whether a scale can be tuned. Of stages it cannot: small ones leave them empty, and the longest arm is played."""
+    return task.policy not in STAGED and hasattr(task.made()[1][0], "radius_scale")
 
 
 def _timed(task: Task, tasks: Sequence[Task]) -> bool:
@@ -134,11 +156,11 @@ def _timed(task: Task, tasks: Sequence[Task]) -> bool:
     return task.place in there and (task.policy == "oful" or task.place == min(there, key=TIMED.index))
 
 
-def _compute(timed: bool, task: Task, progress: Progress) -> CellResult:
-    """Tuning, then evaluation through the same compiled program; the time is that of a program that watches nothing."""
+def _compute(task: Task, progress: Progress) -> CellResult:
+    """Tuning, then evaluation through the same compiled program."""
     watched, advance = _watched(task), progress.of(task.horizon)
     more: dict[str, Any] = {"num_records": RECORDS, "coverage": watched}
-    chosen, literal = 1.0, task
+    chosen = 1.0
     if _has_radius(task):
         tuning = dataclasses.replace(task, scales=GRID, seeds=TUNING_SEEDS, key=task.key + 1)
         played = shared.finals(shared.play(*tuning.made(), tuning, advance, **more))
@@ -146,7 +168,6 @@ def _compute(timed: bool, task: Task, progress: Progress) -> CellResult:
         # Two different scales even where tuning chose 1: one alone would be another program.
         task = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
     results = shared.play(*task.made(), task, progress.of(task.horizon), **more)
-    microseconds = _microseconds(literal, progress) if timed else math.nan
     columns = long_form(
         {"scale": range(len(results)), "seed": range(task.seeds), "pull": results[0].rounds},
         {
@@ -157,7 +178,6 @@ def _compute(timed: bool, task: Task, progress: Progress) -> CellResult:
     )
     facts = {
         "chosen_radius_scale": chosen,
-        "microseconds": microseconds,
         "notes": shared.notes_of(results[:1]),
     }
     return CellResult(columns, facts)
@@ -180,13 +200,13 @@ def _watched(task: Task) -> bool:
     return found[0]
 
 
-def _microseconds(task: Task, progress: Progress) -> float:
-    """Processor time of a pull of one replication, the second time that a program runs."""
-    task = dataclasses.replace(task, seeds=TIMED_SEEDS)
+def _time(task: Task, progress: Progress) -> CellResult:
+    """Processor time of a pull of one replication, the second time that a program runs which watches nothing."""
     shared.play(*task.made(), task, progress.of(task.horizon))
     begun = time.process_time()
     shared.play(*task.made(), task, progress.of(task.horizon))
-    return 1e6 * (time.process_time() - begun) / task.pulls
+    microseconds = 1e6 * (time.process_time() - begun) / task.pulls
+    return CellResult({"replications": np.array([task.seeds])}, {"microseconds": microseconds, "notes": []})
 
 
 def _ratios(coverage: Any, seeds: int) -> NDArray[np.float64]:
@@ -232,6 +252,11 @@ class Finding:
         return list(zip((self.literal, self.tuned), self.health, strict=True))
 
     @property
+    def unhealthy(self) -> int:
+        """Replications that met something non-finite; the literal ones once where they are the tuned ones too."""
+        return int(np.count_nonzero(self.health[:1] if self.chosen == 1.0 else self.health))
+
+    @property
     def curve(self) -> Summary:
         """Literal regret, `[R]`."""
         return summarize(self.literal, self.health[0])
@@ -257,10 +282,10 @@ class Finding:
         return held / ratios.size, *share_interval(held, ratios.size, method="clopper-pearson")
 
 
-def _finding(task: Task, result: CellResult) -> Finding:
+def _finding(task: Task, result: CellResult, microseconds: float = math.nan) -> Finding:
     pulls = np.unique(result.columns["pull"])
     columns = result.shaped(-1, task.seeds, pulls.size)
-    chosen = float(result.facts["chosen_radius_scale"])
+    chosen = float(result.facts["chosen_radius_scale"]) if _has_radius(task) else 1.0
     other = 0 if chosen == 1.0 else -1
     return Finding(
         task,
@@ -270,7 +295,7 @@ def _finding(task: Task, result: CellResult) -> Finding:
         chosen=chosen,
         health=columns["health"][[0, other], :, 0],
         ratios=columns["worst_ratio"][0, :, 0],
-        microseconds=float(result.facts["microseconds"]),
+        microseconds=microseconds,
     )
 
 
@@ -279,7 +304,8 @@ def _finding(task: Task, result: CellResult) -> Finding:
 
 LEGEND = (
     "Mean final pseudo-regret with its 95% interval (Student t); literal: with the constants of the policy's proof; "
-    "tuned: every radius or width times the scale that was best on {tuning} other seeds. Rank: 1 has the least mean. "
+    "tuned: every radius or width times the scale that was best on {tuning} other seeds (not of policies with stages). "
+    "Rank: 1 has the least mean. "
     "Of uniform: literal regret as a share of uniform play's. Covered: share of seeds whose region (or whose widths, "
     "for elimination) held at every update under literal play, with its 95% Clopper-Pearson interval; δ = {delta:g} "
     "promises {promise:g}. Worst ratio: the largest ratio of error to radius that any seed met. *: proved for "
@@ -307,7 +333,7 @@ def _outputs(findings: Sequence[Finding], notes: Sequence[str], refused: Sequenc
     setting = f"{task.setting.replace(', ', f', T = {task.horizon:,}, ', 1)}"
     legend = LEGEND.format(tuning=TUNING_SEEDS, delta=DELTA, promise=1 - DELTA)
     places = shared.grouped(findings, lambda finding: finding.task.place)
-    unhealthy = sum(int(np.count_nonzero(finding.health)) for finding in findings)
+    unhealthy = sum(finding.unhealthy for finding in findings)
     text, markdown = [], [f"# Every policy beside every other ({setting})", "", legend, ""]
     headlines = [_headline(place, of_place) for place, of_place in places.items()]
     markdown += ["## Which learns fastest as proved", "", *shared.bullets(headlines)]

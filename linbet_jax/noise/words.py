@@ -148,7 +148,7 @@ def normals(key: jax.Array, count: int, dtype: DTypeLike) -> jax.Array:
     """Independent standard normal numbers [count] under one key, two for each block of random words (Box and Muller).
 
     For small counts that are drawn anew at every pull: each uniform has one word of 32 bits, so that no number lies
-    beyond 6.7, and they are worked out in float32, whatever the dtype: float32 and float64 see the same numbers.
+    beyond 6.8, and they are worked out in float32, whatever the dtype: float32 and float64 see the same numbers.
     """
     pairs = -(-count // 2)
     if jax.random.key_impl(key) == "threefry2x32":

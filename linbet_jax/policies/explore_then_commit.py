@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
-from linbet_jax.policies.policy import About, Policy
+from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 
 
@@ -79,7 +79,7 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
         init=lambda arms, params: one_phase.init(arms, told(params)),
         select=lambda key, state, arms, params: one_phase.select(key, state, arms, told(params)),
         update=update,
-        region=lambda state, arms, params: region(state, arms, told(params)),
+        region=lambda state, arms, params: Region(region(state, arms, told(params)).center),  # no width is claimed
         finite=one_phase.finite,
         about=About(check=check_params),
     )
@@ -96,8 +96,8 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
     regret="d^½ T^(1-2ε/(3+3ε))",
     valid="adaptive",
     sets="one finite",
-    time="1",
-    memory="d k",
+    time="K + d",
+    memory="K d + d k",
 )
 def make_explore_then_commit(setup: Setup) -> tuple[Policy, EtcParams]:
     """Explore-then-commit with the schedule of the horizon."""

@@ -295,7 +295,7 @@ class _Elimination:
         place = state.pulls - self.running(state.pulls)[1]
         if self.leftover == "greedy":
             return jnp.where(ahead, jnp.sum(state.until <= place, dtype=jnp.int32), state.best)
-        drawn = jax.random.uniform(key, (), arms.dtype) * state.until[-1].astype(arms.dtype)
+        drawn = jax.random.uniform(key, (), jnp.float32) * state.until[-1].astype(jnp.float32)  # alike in both dtypes
         place = jnp.where(ahead, place, jnp.minimum(drawn.astype(jnp.int32), state.until[-1] - 1))
         return jnp.sum(state.until <= place, dtype=jnp.int32)
 
@@ -444,7 +444,7 @@ def gopt_elim(
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
-    time="K",
+    time="K d",
     memory="K d",
 )
 def make_gopt_elim(

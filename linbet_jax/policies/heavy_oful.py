@@ -304,7 +304,7 @@ def _check(params: HeavyOfulParams) -> None:
     rate=functools.partial(theory.regret_exponent, "heavy_oful"),
     regret="d T^(1/(1+ε))",
     valid="adaptive",
-    time="K d + d² + t d rarely",
+    time="K d + d² + t d² rarely",
     memory="T d",
 )
 def make_heavy_oful(

@@ -26,10 +26,9 @@ from linbet_jax.policies.crmm import symmetric_or_refused
 from linbet_jax.policies.policy import About, Buffers, Opening, Policy, Update
 from linbet_jax.policies.registry import Cost, Setup, register
 
-BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm")  # index policies, and LinTS
+BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "heavy_oful")  # index policies, and LinTS
 
 
-@functools.lru_cache(maxsize=256)
 def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
     """The policy with n = ``blocks`` ``groups`` pulls for each of its own; leftover pulls play its arm, as in MENU.
 
@@ -47,6 +46,14 @@ def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
     if groups < 1 or groups % 2 == 0:
         raise ValueError(f"groups={groups}: must be odd, at least 1")
     count("blocks", blocks)
+    check = policy.about.check  # of this policy: an equal one may have another
+    told = None if check is None else lambda params: check(told_to_base(params, groups * blocks))
+    return _wrapped(policy, groups, blocks)._replace(about=About(check=told))
+
+
+@functools.lru_cache(maxsize=256)
+def _wrapped(policy: Policy, groups: int, blocks: int) -> Policy:
+    """The functions alone: equal policies share one program."""
     pulls = groups * blocks
 
     def told(params: Any) -> Any:
@@ -54,13 +61,13 @@ def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
 
     def once(update: Update) -> Update:
         def updated(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
-            medians = [median_of_means(part, groups) for part in payoffs.reshape(-1, groups)]
-            means = jnp.mean(jnp.stack(medians).reshape(-1, blocks), axis=1)
+            medians = jax.vmap(lambda part: median_of_means(part, groups))(payoffs.reshape(-1, groups))
+            means = jnp.mean(medians.reshape(-1, blocks), axis=1)
             return update(state, arms, index, means, told(params))
 
         return updated
 
-    region, refresh, buffers, check = policy.region, policy.refresh, policy.buffers, policy.about.check
+    region, refresh, buffers = policy.region, policy.refresh, policy.buffers
     return Policy(
         name="mean_of_medians",
         init=lambda arms, params: policy.init(arms, told(params)),
@@ -71,7 +78,6 @@ def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
         refresh=None if refresh is None else lambda state, arms, params: refresh(state, arms, told(params)),
         finite=policy.finite,
         buffers=None if buffers is None else _buffers(buffers, groups, blocks),
-        about=About(check=None if check is None else lambda params: check(told(params))),
     )
 
 
@@ -125,6 +131,7 @@ def make_mean_of_medians(
     epsilon: float | None = None,
     central_moment_bound: float | None = None,
     theta_norm: float | None = None,
+    arm_norm: float | None = None,
 ) -> tuple[Policy, Any]:
     """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2.
 
@@ -150,15 +157,20 @@ def make_mean_of_medians(
         number("mean_bound", mean_bound)
     if theta_norm is not None:
         known["theta_norm"] = setup.theta_norm
-    policy, params = registry.make_policy(
-        base,
-        setup.bandit,
-        horizon=epochs,
-        delta=setup.delta / 2,
-        ridge=setup.ridge,
-        radius_scale=setup.radius_scale,
-        **{name: value for name, value in known.items() if name in options},
-    )
+    if arm_norm is not None:
+        known["arm_norm"] = number("arm_norm", arm_norm)
+    try:
+        policy, params = registry.make_policy(
+            base,
+            setup.bandit,
+            horizon=epochs,
+            delta=setup.delta / 2,
+            ridge=setup.ridge,
+            radius_scale=setup.radius_scale,
+            **{name: value for name, value in known.items() if name in options},
+        )
+    except ValueError as error:
+        raise ValueError(f"base={base!r}, of floor(T/n) = {epochs} pulls and delta/2: {error}") from error
     params = params._replace(horizon=float(setup.horizon))
     if hasattr(params, "delta"):
         params = params._replace(delta=setup.delta)

@@ -147,5 +147,14 @@ def make_menu(
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
     )
+
+    def check(params: MenuParams) -> None:
+        check_params(params)
+        if theory.menu_groups(int(params.horizon), setup.delta) != groups:
+            raise ValueError(
+                f"horizon={params.horizon:.0f}: it needs other epochs than those of k={groups} pulls that this MENU was"
+                " made for; make_policy again instead of replacing it"
+            )
+
     facts = (("k", groups), ("N", setup.horizon // groups))
-    return menu(setup.design, groups=groups).with_notes(facts=facts), params
+    return menu(setup.design, groups=groups)._replace(about=About(check=check, facts=facts)), params

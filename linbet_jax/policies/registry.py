@@ -143,8 +143,8 @@ class Entry:
         moment: the bandit's moment bound that it is told: ``"raw_moment_bound"``, ``"central_moment_bound"`` or None.
         rate: epsilon -> the exponent of T in its regret bound, logarithms apart; None where nothing is proved.
         regret: that bound in d and T, logarithms apart, as tables write it.
-        valid: the play for which its region or its widths are proved, as tables write it: ``"adaptive"`` (arms chosen
-            from what was seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
+        valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
+            seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
         sets: the decision sets that it plays.
         time: of a pull, as tables write it: K arms in d dimensions.
         memory: of one replication, likewise.

@@ -150,6 +150,11 @@ def make_robust_ucb(
     arms = getattr(setup.bandit, "arms", None)
     if setup.bandit.changing or arms is None:
         raise ValueError("bandit: robust_ucb keeps one mean per arm, so it needs one decision set known beforehand")
+    if arms.shape[0] > arms.shape[1]:
+        raise ValueError(
+            f"bandit: robust_ucb uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
+            f" of {arms.shape[0]} arms in {arms.shape[1]} dimensions are away from those"
+        )
     products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
     off = float(np.max(np.abs(products - np.eye(len(products)))))
     if not off <= ORTHONORMAL:

@@ -6,6 +6,7 @@ Nothing is proved of it: it is what a practitioner would try first.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -72,10 +73,22 @@ def projection(radius: Any) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
+def shortened(limit: Any) -> optax.GradientTransformation:
+    """`optax.clip_by_global_norm`, but exact also where the squares of a gradient exceed its dtype's range."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        largest = jnp.max(jnp.abs(updates))
+        unit = updates / jnp.where(largest > 0, largest, 1)
+        norm = jnp.sqrt(jnp.sum(unit * unit))
+        return jnp.where(largest * norm > limit, unit * (limit / jnp.where(norm > 0, norm, 1)), updates), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
 def default_optimizer(params: Any) -> optax.GradientTransformation:
     """Clips the gradient's norm, steps by learning_rate / sqrt(t) at pull t = 1, 2, ..., projects on ||theta|| <= S."""
     return optax.chain(
-        optax.clip_by_global_norm(params.clip),
+        shortened(params.clip),
         optax.scale_by_schedule(lambda count: -params.learning_rate / jnp.sqrt(1.0 + count)),
         projection(params.theta_norm),
     )
@@ -124,7 +137,7 @@ def gradient(
         if widths:
             return argmax_index(values, design.squared_widths(state.design, arms), amount)
         best = argmax_index(values, jnp.zeros_like(values), jnp.zeros((), values.dtype))
-        coin, place = jax.random.uniform(key, (2,), values.dtype)
+        coin, place = jax.random.uniform(key, (2,), jnp.float32)  # the same draws in both dtypes
         other = jnp.minimum((place * arms.shape[0]).astype(jnp.int32), arms.shape[0] - 1)
         return jnp.where((coin < amount) & (best >= 0), other, best)
 
@@ -178,17 +191,26 @@ def make_sgd(
     A default of 0, where nothing is to be learnt, is 1 instead.
     """
 
-    def noise() -> float:
-        power = 1 / (1 + setup.known("epsilon", None))
-        return float(setup.known("central_moment_bound", None)) ** power
+    def known(field: str, option: str) -> float:
+        value = setup.theta_norm if field == "theta_norm" else float(getattr(setup.bandit, field))
+        if not math.isfinite(value):
+            raise ValueError(
+                f"{option}=None: its default needs a finite {field}, which the bandit has not; give {option}"
+            )
+        return value
+
+    def noise(option: str) -> float:
+        return known("central_moment_bound", option) ** (1 / (1 + setup.bandit.epsilon))
 
     if learning_rate is None:
-        learning_rate = 1 / (setup.known("arm_norm", None) or 1.0) ** 2
+        learning_rate = 1 / (known("arm_norm", "learning_rate") or 1.0) ** 2
     if clip is None:
-        longest = setup.known("arm_norm", None)
-        clip = longest * (longest * setup.theta_norm + noise()) or 1.0
+        longest = known("arm_norm", "clip")
+        clip = longest * (longest * known("theta_norm", "clip") + noise("clip")) or 1.0
     if threshold is None:
-        threshold = (noise() or 1.0) if loss == "huber" else 1.0
+        threshold = (noise("threshold") or 1.0) if loss == "huber" else 1.0
+    if explore == "epsilon" and number("exploration", exploration) > 1:
+        raise ValueError(f"exploration={exploration}: must be at most 1 with explore='epsilon', a probability")
     params = SgdParams(
         ridge=setup.ridge,
         theta_norm=setup.theta_norm,

@@ -43,10 +43,12 @@ class SupBtcParams(NamedTuple):
         ridge: lambda > 0.
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
-        mean_bound: L >= |<x, theta*>|; 2 L is the first stage's precision. With the paper's constants 1/2.
+        mean_bound: L >= |<x, theta*>|; L is the first stage's precision. 1/2 with the paper's constants,
+            and, unused, without stages.
         raw_moment_bound: b >= E|y|^{1 + epsilon}.
         epsilon: in (0, 1].
-        radius_scale: multiplies the widths; truncation and the stages' precisions never see it.
+        radius_scale: multiplies the widths; truncation and the stages' precisions never see it. Below about
+            2 L/(sqrt(T) S D) even an empty stage looks precise: nothing is learnt, and the longest arm is played.
         horizon: T, the pulls the parameters were made for.
     """
 
@@ -67,10 +69,12 @@ class SupBmmParams(NamedTuple):
         ridge: lambda > 0.
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
-        mean_bound: L >= |<x, theta*>|; 2 L is the first stage's precision. With the paper's constants 1/2.
+        mean_bound: L >= |<x, theta*>|; L is the first stage's precision. 1/2 with the paper's constants,
+            and, unused, without stages.
         central_moment_bound: c >= E|eta|^{1 + epsilon}.
         epsilon: in (0, 1].
-        radius_scale: multiplies the widths; the stages' precisions never see it.
+        radius_scale: multiplies the widths; the stages' precisions never see it. Below about 2 L/(sqrt(N) S D) of N
+            epochs even an empty stage looks precise: nothing is learnt, and the longest arm is played.
         horizon: T, the pulls the parameters were made for.
     """
 
@@ -450,6 +454,8 @@ def sup_bmm(schedule: theory.SupSchedule, *, constants: str = "derived", staged:
 def _common(setup: Setup, name: str, constants: str, staged: bool, known: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Parameters that all four share, and notes."""
     literal = _literal(constants)
+    if literal and known.get("mean_bound") is not None:
+        raise ValueError(f"mean_bound={known['mean_bound']!r}: goes with constants='derived' alone")
     theta_norm = setup.theta_norm
     shared = {
         "ridge": setup.ridge,
@@ -529,7 +535,7 @@ def _make_bmm(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Po
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
-    time="(K² d + d³)/k + K",
+    time="(K² d + d³)/k + d² + K d",
     memory="k d ln T",
 )
 def make_sup_bmm(
@@ -559,7 +565,7 @@ def make_sup_bmm(
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
-    time="K² d + d³",
+    time="K² d + d³ + K t rarely",
     memory="T ln T",
 )
 def make_sup_btc(
@@ -586,7 +592,7 @@ def make_sup_btc(
     assumption="central moment",
     moment="central_moment_bound",
     sets="one finite",
-    time="(K² d + d³)/k + K",
+    time="(K² d + d³)/k + d² + K d",
     memory="k d",
 )
 def make_bmm_ucb(
@@ -610,7 +616,7 @@ def make_bmm_ucb(
     assumption="raw moment",
     moment="raw_moment_bound",
     sets="one finite",
-    time="K² d + d³",
+    time="K² d + d³ + K t rarely",
     memory="T",
 )
 def make_btc_ucb(
