@@ -234,6 +234,23 @@ def test_every_policy_has_a_sign_of_its_own():
     assert alone.get_marker() == "None"
 
 
+def test_names_of_many_curves_stay_beside_their_axes_and_apart():
+    many = [curve("crt", values=(1.0 + number) * ROUNDS[None]) for number in range(30)]
+    few, tall = (
+        plotting.panel_figure([("", [plotting.Panel("", curves)])], quantity="q", spread="interval")
+        for curves in (many[:10], many)
+    )
+    assert tall.get_size_inches()[1] > few.get_size_inches()[1] + 1
+    tall.draw_without_rendering()
+    (ax,) = tall.axes
+    frame = ax.get_window_extent()
+    names = sorted((text.get_window_extent() for text in ax.texts), key=lambda box: box.y0)
+    assert len(names) == 30
+    assert all(above.y0 >= below.y0 + 9 for below, above in itertools.pairwise(names))
+    assert names[-1].y0 <= frame.y1
+    assert names[0].y1 >= frame.y0
+
+
 def test_a_long_label_of_a_policy_stays_on_the_figure():
     values = 1.0 * ROUNDS[None]
     figure = plotting.panel_figure(

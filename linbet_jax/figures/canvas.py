@@ -70,7 +70,7 @@ STYLE: Mapping[str, Any] = {
 # What tells the time of writing, by format: left out.
 _DATES: Mapping[str, tuple[str, ...]] = {"pdf": ("CreationDate",), "png": (), "svg": ("Date",)}
 _FLOOR = 0.4  # a log axis ends at this fraction of the smallest mean drawn
-LABEL_SIZE = 9.2  # points, of the names at the curves' ends
+LABEL_SIZE, LABEL_STEP = 9.2, 9.8  # points, of the names at the curves' ends, and from one to the next
 # Inches: a panel, the space between panels, and what the outermost panels leave for labels.
 _PANEL_WIDTH, _PANEL_HEIGHT = 2.1, 1.82
 _BETWEEN_COLUMNS, _BETWEEN_ROWS = 1.5, 0.73
@@ -88,17 +88,21 @@ def label_room(labels: Sequence[str]) -> float:
     return 0.08 * _PANEL_WIDTH + 0.1 + widest
 
 
-def axes_grid(widths: Sequence[int], what: str, title: str, note: str, room: float = 0.0) -> tuple[Figure, Any]:
+def axes_grid(
+    widths: Sequence[int], what: str, title: str, note: str, room: float = 0.0, names: int = 0
+) -> tuple[Figure, Any]:
     """A figure with rows of axes of one size, below a title and above a note, both wrapped to its width.
 
-    To the right of all axes there are `room` inches for labels, more where the usual space is more.
+    To the right of all axes there are `room` inches for labels, more where the usual space is more; axes are as high as
+    `names` labels are, one above the other, where the usual height is less.
     """
     if len(set(widths)) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many {what}, one at least, got {list(widths)}")
     rows, columns = len(widths), widths[0]
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
-    panels_height = rows * _PANEL_HEIGHT + (rows - 1) * _BETWEEN_ROWS
+    panel_height = max(_PANEL_HEIGHT, names * LABEL_STEP / 72)
+    panels_height = rows * panel_height + (rows - 1) * _BETWEEN_ROWS
     figure = StyledFigure(width, panels_height)
     above = figure.text(0, 0, title, ha="left", va="top", fontsize=12.5, fontweight="bold", parse_math=False)
     below = figure.text(0, 0, note, ha="left", va="bottom", fontsize=9, color="#555555", parse_math=False)
@@ -120,7 +124,7 @@ def axes_grid(widths: Sequence[int], what: str, title: str, note: str, room: flo
             "top": 1 - top / height,
             "bottom": bottom / height,
             "wspace": between / _PANEL_WIDTH,
-            "hspace": _BETWEEN_ROWS / _PANEL_HEIGHT,
+            "hspace": _BETWEEN_ROWS / panel_height,
         },
     )
     return figure, axes
@@ -268,7 +272,7 @@ def _wrap(text: Text, inches: float) -> None:
 def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines: int = 1) -> None:
     """Writes each curve's name to the right of its end, moved apart where they would overlap."""
     places = [axis_share(ax, "y", y) for y, *_ in ends]
-    spread = spread_apart(places, 9.8 * lines / axes_points(ax)[1], low=0.0, high=1.0)
+    spread = spread_apart(places, LABEL_STEP * lines / axes_points(ax)[1], low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
         arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1, "relpos": (0.0, 0.5)}
         weight = "bold" if bold else "normal"

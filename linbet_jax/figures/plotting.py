@@ -208,7 +208,8 @@ def panel_figure(
     with styled():
         drawn = [curve for _, panels in rows for panel in panels for curve in panel.curves]
         room = label_room([curve.label + _ILL * bool(curve.name and curve.summary.n == 0) for curve in drawn])
-        figure, axes = axes_grid([len(panels) for _, panels in rows], "panels", title, note, room)
+        most = max((len(panel.curves) for _, panels in rows for panel in panels), default=0)
+        figure, axes = axes_grid([len(panels) for _, panels in rows], "panels", title, note, room, most)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -285,7 +286,10 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
     """
     with styled():
         room = label_room([series.label for charts in rows for chart in charts for series in chart.series])
-        figure, axes = axes_grid([len(charts) for charts in rows], "charts", title, note, room)
+        most = max(
+            (sum(bool(series.label) for series in chart.series) for charts in rows for chart in charts), default=0
+        )
+        figure, axes = axes_grid([len(charts) for charts in rows], "charts", title, note, room, most)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
                 _draw_chart(ax, chart)
@@ -434,7 +438,8 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
     panels = _shown(results)
     with styled():
         room = label_room([one.label + _ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
-        figure, axes = axes_grid([len(panels)], "panels", title, "", room)
+        most = max(len(shown) for _, shown in panels)
+        figure, axes = axes_grid([len(panels)], "panels", title, "", room, most)
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
             for place, (label, color, _, result) in enumerate(shown):
                 summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
