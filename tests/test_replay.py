@@ -157,7 +157,7 @@ SCALES = (1.0, 0.1, 0.01)
 
 def runs() -> list[tuple[str, str]]:
     """Case and problem: several problems for the defaults, problems in turn for the others."""
-    several = {"menu": ["S1", "S4"], "tofu": ["S1", "S2", "S3", "S4"], "mom": ["S2", "S3"], "crt": ["S2", "S3"]}
+    several = {"menu": ["S1", "S4"], "tofu": ["S1", "S3", "S4"], "mom": ["S2", "S3"], "crt": ["S2", "S3"]}
     turns = itertools.cycle(["S3", "S1", "S4", "S3", "S1"])
     chosen = []
     for case in CASES:
