@@ -186,9 +186,13 @@ class Oracle(abc.ABC):
     def observe(self, feature: Array, payoffs: Array) -> None:
         """One decision's feature `[d]` and payoffs: `V <- V + x x^T`, then centre and radius."""
         self.features.append(feature)
-        self.gram = self.gram + np.outer(feature, feature)
+        self.gram = self.gram + self.weight(feature) * np.outer(feature, feature)
         self.update(payoffs)
         self.radius = self.constants.radius_scale * self.beta(self.count)
+
+    def weight(self, feature: Array) -> float:
+        """What the feature about to be added counts in `gram`."""
+        return 1.0
 
     @abc.abstractmethod
     def update(self, payoffs: Array) -> None:

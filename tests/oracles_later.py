@@ -84,22 +84,21 @@ class HvtOracle(Oracle):
         self.inverse = np.eye(self.dim) / self.ridge
         self.radius = self.constants.radius_scale * self.literal
 
-    def observe(self, feature: Array, payoffs: Array) -> None:
-        self.features.append(feature)
-        q = float(feature @ self.inverse @ feature)
-        if q == 0.0:
+    def weight(self, feature: Array) -> float:
+        self.q = float(feature @ self.inverse @ feature)
+        self.om = min(1.0, self.cap / self.q) if self.q else 1.0
+        return self.om
+
+    def update(self, payoffs: Array) -> None:
+        feature, om = self.features[-1], self.om
+        if self.q == 0.0:
             return
-        om = min(1.0, self.cap / q)
-        w2 = om * q
+        w2 = om * self.q
         h = self.t0 * math.sqrt((1.0 + w2) / w2) / math.sqrt(om)
         g = self.inverse @ feature
         innovation = float(np.clip(payoffs[0] - feature @ self.estimate, -h, h))
         self.inverse = self.inverse - om * np.outer(g, g) / (1.0 + w2)
         self.estimate = self.estimate + om * innovation / (1.0 + w2) * g
-        self.gram = self.gram + om * np.outer(feature, feature)
-
-    def update(self, payoffs: Array) -> None:
-        raise NotImplementedError
 
     def beta(self, count: int) -> float:
         return self.literal
@@ -194,13 +193,15 @@ class HeavyOfulOracle(Oracle):
         self.rows: list[tuple[Array, float, float, float]] = []  # x, y, weight, h
         self.clipped = 0
 
-    def observe(self, feature: Array, payoffs: Array) -> None:
-        self.features.append(feature)
-        q = float(feature @ np.linalg.inv(self.gram) @ feature)
-        om = min(1.0, self.cap / q)
+    def weight(self, feature: Array) -> float:
+        self.q = float(feature @ np.linalg.inv(self.gram) @ feature)
+        self.om = min(1.0, self.cap / self.q)
+        return self.om
+
+    def update(self, payoffs: Array) -> None:
+        om, q = self.om, self.q
         h = self.t0 * math.sqrt((1.0 + om * q) / (om * q)) / math.sqrt(om)
-        self.gram = self.gram + om * np.outer(feature, feature)
-        self.rows.append((feature, float(payoffs[0]), om, h))
+        self.rows.append((self.features[-1], float(payoffs[0]), om, h))
         x, y, weights, levels = (np.array(column) for column in zip(*self.rows, strict=True))
         for _ in range(20_000):
             residuals = y - x @ self.estimate
@@ -214,9 +215,6 @@ class HeavyOfulOracle(Oracle):
         else:
             raise AssertionError("no minimiser was found")
         self.clipped = int(np.sum(np.abs(residuals) > levels))
-
-    def update(self, payoffs: Array) -> None:
-        raise NotImplementedError
 
     def beta(self, count: int) -> float:
         return self.literal

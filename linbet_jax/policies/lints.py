@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ from linbet_jax import theory
 from linbet_jax.kernels.gram import combined, compensated, dot, sweep_inverse
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.noise.words import normals
-from linbet_jax.policies._checks import check_params, number
+from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import AnySetsState, Arms, Design, FixedSet, FixedSetState
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -186,10 +185,7 @@ def make_lints(
     setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
 ) -> tuple[Policy, LintsParams]:
     """LinTS; where the noise has no standard deviation its scale is 1, with a note."""
-    notes: tuple[str, ...] = ()
-    if noise_scale is None and not math.isfinite(setup.bandit.noise_std):
-        noise_scale, notes = 1.0, ("LinTS's noise_scale is 1: the noise has no finite standard deviation",)
-    scale = number("noise_scale", setup.bandit.noise_std if noise_scale is None else noise_scale)
+    scale, notes = setup.noise_scale("LinTS", noise_scale)
     params = LintsParams(
         ridge=setup.ridge,
         delta=setup.delta,

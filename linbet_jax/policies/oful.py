@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
 
 from linbet_jax import theory
-from linbet_jax.policies._checks import number
 from linbet_jax.policies.designs import Design
 from linbet_jax.policies.policy import Policy
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -71,10 +69,7 @@ def make_oful(
     setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
 ) -> tuple[Policy, OfulParams]:
     """OFUL; where the noise has no standard deviation its scale is 1, with a note."""
-    notes: tuple[str, ...] = ()
-    if noise_scale is None and not math.isfinite(setup.bandit.noise_std):
-        noise_scale, notes = 1.0, ("OFUL's noise_scale is 1: the noise has no finite standard deviation",)
-    scale = number("noise_scale", setup.bandit.noise_std if noise_scale is None else noise_scale)
+    scale, notes = setup.noise_scale("OFUL", noise_scale)
     params = OfulParams(
         ridge=setup.ridge,
         delta=setup.delta,

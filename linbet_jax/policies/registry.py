@@ -116,6 +116,15 @@ class Setup(NamedTuple):
             raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
         return number(field, value)
 
+    def noise_scale(self, label: str, given: Any) -> tuple[float, tuple[str, ...]]:
+        """R of a policy made for sub-Gaussian noise: the one given, else the standard deviation; and notes.
+
+        Where there is none it is 1, and the note says so.
+        """
+        if given is None and not math.isfinite(self.bandit.noise_std):
+            return 1.0, (f"{label}'s noise_scale is 1: the noise has no finite standard deviation",)
+        return number("noise_scale", self.bandit.noise_std if given is None else given), ()
+
 
 class Cost(NamedTuple):
     """Microseconds of one core for one pull of one replication, roughly: base + per_value K d + per_square d^2."""
