@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from compiling import EMITTERS
+from compiling import FLAGS
 
 from linbet_jax import set_up_cpu
 from linbet_jax.simulation.cores import usable_cores
@@ -61,7 +61,7 @@ def test_all_cores_change_the_speed_and_not_the_numbers():
     assert {name: numbers for name, (numbers, _) in plain.items()} == {
         name: numbers for name, (numbers, _) in prepared.items()
     }
-    _, tested = run(NUMBERS.format(setting='jax.config.update("jax_num_cpu_devices", 2)'), XLA_FLAGS=EMITTERS)
+    _, tested = run(NUMBERS.format(setting='jax.config.update("jax_num_cpu_devices", 2)'), XLA_FLAGS=FLAGS)
     assert {name: numbers for name, (numbers, _) in tested.items()} == {
         name: numbers for name, (numbers, _) in plain.items()
     }
