@@ -29,6 +29,7 @@ References:
         minimax optimal and instance-dependent regret bounds. NeurIPS 2023.
     Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
     Xue, Wang, Wang, Zhang. Nearly optimal regret for stochastic linear bandits with heavy-tailed payoffs. IJCAI 2020.
+    Genalti, Marsigli, Gatti, Metelli. (epsilon, u)-adaptive regret minimization in heavy-tailed bandits. COLT 2024.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ OWN_NORM = math.inf
 _OF_2018 = ("menu", "tofu", "mom", "crt", "oful")
 _LATER = (
     *("hvt_ucb", "crtm", "crmm", "heavy_oful", "gopt_elim", "sup_bmm", "sup_btc", "robust_ucb"),
-    *("lints", "explore_then_commit", "mean_of_medians"),
+    *("adar_ucb", "lints", "explore_then_commit", "mean_of_medians"),
 )
 BOUNDED = _OF_2018 + _LATER  # with a regret bound
 
@@ -124,16 +125,16 @@ BOUNDED = _OF_2018 + _LATER  # with a regret bound
 def regret_exponent(policy: str, epsilon: Number) -> Number:
     """The exponent of T in a policy's regret bound, logarithms apart (the paper's comparison of the four algorithms).
 
-    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb, sup_bmm, sup_btc and the
-    lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise must be
-    sub-Gaussian, and for crmm and mean_of_medians (of OFUL), whose noise must be symmetric; 1 - 2 eps/(3(1+eps)) for
-    explore-then-commit, which knows neither eps nor c.
+    1/(1+eps) for MENU, TOFU, hvt_ucb, crtm, heavy_oful, G-optimal elimination, robust_ucb, adar_ucb, sup_bmm, sup_btc
+    and the lower bound; (1+2 eps)/(1+3 eps) for MoM; 1/2 + 1/(2(1+eps)) for CRT; 1/2 for OFUL and LinTS, whose noise
+    must be sub-Gaussian, and for crmm and mean_of_medians (of OFUL), whose noise must be symmetric;
+    1 - 2 eps/(3(1+eps)) for explore-then-commit, which knows neither eps nor c.
 
     Raises:
         ValueError: a policy that has no bound.
     """
-    fastest = ("menu", "tofu", "hvt_ucb", "crtm", "heavy_oful", "gopt_elim", "robust_ucb", "sup_bmm", "sup_btc")
-    if policy in (*fastest, "lower-bound"):
+    fastest = ("menu", "tofu", "hvt_ucb", "crtm", "heavy_oful", "gopt_elim", "robust_ucb", "adar_ucb", "sup_bmm")
+    if policy in (*fastest, "sup_btc", "lower-bound"):
         return 1 / (1 + epsilon)
     if policy == "mom":
         return (1 + 2 * epsilon) / (1 + 3 * epsilon)
@@ -922,6 +923,28 @@ def robust_ucb_width(
     p = 1 + epsilon
     log = robust_ucb_log(horizon, num_arms=num_arms, delta=delta)
     return 4 * raw_moment_bound ** (1 / p) * (log / pulls) ** (epsilon / p)
+
+
+# adar_ucb: trimmed means of K arms whose moments nobody tells (Genalti, Marsigli, Gatti, Metelli 2024)
+
+
+def adar_ucb_log(step: Number) -> Number:
+    """ln tau^3 in step tau = 1, 2, ..., of two pulls: an index fails with a probability of the order of tau^-3."""
+    return 3 * _log(step)
+
+
+def adar_ucb_mass(step: Number) -> Number:
+    """q = (1 + sqrt(2))^2 ln tau^3: an arm's level M is where sum min(y^2/M^2, 1) over its payoffs y is q."""
+    return (1 + math.sqrt(2)) ** 2 * adar_ucb_log(step)
+
+
+def adar_ucb_width(pulls: Number, *, step: Number, variance: Number, level: Number) -> Number:
+    """sqrt(2 V ln tau^3/n) + 10 M ln tau^3/n around the trimmed mean of n payoffs, V their sample variance.
+
+    The empirical Bernstein bound for numbers within M of 0, whose 14/3 M ln tau^3/(n - 1) is less for n >= 2.
+    """
+    log = adar_ucb_log(step) / pulls
+    return _sqrt(2 * variance * log) + 10 * level * log
 
 
 # sup_btc and sup_bmm: stages (the family of Xue, Wang, Wang, Zhang 2020)
