@@ -169,7 +169,7 @@ def adar_ucb(*, capacity: int) -> Policy:
     are mean and sample variance of its n first payoffs, where one beyond M counts as 0. M solves
     sum min(y^2/M^2, 1) = (1 + sqrt(2))^2 ln tau^3 over the n second payoffs y; an arm without a solution comes first.
 
-    The paper's Theorem bounds the regret by a constant times (K ln T)^{eps/p} (b T)^{1/p}, p = 1 + eps, for every order
+    The paper bounds the regret by 46 (K ln(T/2))^{eps/p} (b T)^{1/p} and smaller terms, p = 1 + eps, for every order
     and moment that the payoffs have, where E[y 1{|y| > m}] <= 0 for the best arm and every m (truncated
     non-positivity). Symmetric noise has that where the best mean is not positive; Pareto payoffs have it not. An arm
     whose payoffs are nearly always 0 never gets a level, and is played on and on.
