@@ -254,31 +254,28 @@ def _gopt_elim(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     phases = _formula(theory.elimination_phases, options)()
     return [
         _Row("phases", _number(len(phases)), "all that fit into T"),
-        _Row(
-            "rows of the first one and of the last one",
-            f"{phases[0].rows}, {phases[-1].rows}",
-            "2 d, twice as many each",
-        ),
-        *_ends("gopt_elim", options, f"{DERIVED}: 2 L n_1 + 8 sum n_l e_l, Catoni's estimate", "1/(1+eps)"),
+        _Row("rows of the last one", _number(phases[-1].rows), "2 d 2^(phases - 1)"),
+        *_ends("gopt_elim", options, f"{DERIVED}: 2 L n_1 + 8 sum n_l e_l, e_l the largest width", "1/(1+eps)"),
     ]
 
 
 def _explore_then_commit(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     del pulls
+    bound = f"{DERIVED}: 2 L n + 2 T e, e the largest width"
     phase = theory.etc_schedule(options.horizon, dim=options.dim, num_arms=options.num_arms, delta=options.delta)
     return [
         _Row("k, pulls of a row", _number(phase.copies), "the smallest odd one for delta/K; exact binomial tail"),
         _Row("rows", _number(phase.rows), "floor(T^(2/3)/k)"),
-        *_ends("explore_then_commit", options, f"{DERIVED}: 2 L n + 2 T e", "1 - 2 eps/(3(1+eps))"),
+        *_ends("explore_then_commit", options, bound, "1 - 2 eps/(3(1+eps))"),
     ]
 
 
 def _robust_ucb(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     if options.num_arms > options.dim:
         raise ValueError(f"K={options.num_arms}: robust_ucb plays orthonormal arms, of which there are at most d")
-    width = "Bubeck et al., Lemma 1: 4 b^(1/p) (L/n)^(eps/p), L = ln(2KT/delta)"
+    width = "Bubeck et al., Lemma 1: 4 b^(1/p) (ln(2KT/delta)/n)^(eps/p)"
     widths = [_row(f"width after n = {n:,}", _formula(theory.robust_ucb_width, options, pulls=n), width) for n in pulls]
-    bound = f"{DERIVED}: 2 K L + 8 p b^(1/p) (K L)^(eps/p) T^(1/p), the second L that of the width"
+    bound = f"{DERIVED}: 2 K L + 8 p b^(1/p) (K ln(2KT/delta))^(eps/p) T^(1/p)"
     return [*widths, *_ends("robust_ucb", options, bound, "1/(1+eps)")]
 
 

@@ -169,6 +169,8 @@ def _huber_regret_bound(
     A pull whose weight is 1 has a squared width w^2 <= cap and costs 2 beta w, where sum w^2/(1 + w^2) <= k; a capped
     one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is.
     """
+    if not math.isfinite(radius):
+        return math.inf
     cap = hvt_cap(move=move, radius=radius)
     growth = log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm)
     capped = 0.0 if arm_norm**2 / ridge <= cap * (1 + 1e-9) else min(growth * (1 + cap) / cap, horizon)
