@@ -22,6 +22,7 @@ from timing import Clock, timed
 
 from linbet_jax import noise
 from linbet_jax.errors import InputError
+from linbet_jax.noise.words import normals
 from linbet_jax.simulation.simulator import simulate
 
 __all__ = ["DEFAULT", "Baseline", "MismatchError", "Problem", "first_difference", "load"]
@@ -44,16 +45,32 @@ class Baseline:
 
     def play(self, problem: Problem, seed: int) -> Any:
         """One run of T rounds on the noise that linbet_jax's replication ``seed`` meets; arms and regret [T]."""
-        bandit = problem.bandit
-        return self.module.POLICIES[problem.policy](
-            bandit.arms, bandit.means, self._constants(problem), variates(problem, seed), self._payoff(bandit.noise)
-        )
+        bandit, kind = problem.bandit, self._choices(problem)
+        more = () if kind is None else (choices(problem, kind, seed),)
+        told = (self._constants(problem), variates(problem, seed), self._payoff(bandit.noise))
+        return self.module.POLICIES[problem.policy](bandit.arms, bandit.means, *told, *more)
+
+    def _choices(self, problem: Problem) -> str | None:
+        """The kind of random numbers that the policy chooses by; None for most."""
+        kinds: dict[str, str] = getattr(self.module, "CHOICES", {})
+        return kinds.get(problem.policy)
 
     def sample(self, problem: Problem, seed: int = 0) -> Clock:
         """Seconds per pull of one run, drawing as many variates with NumPy's own generator included."""
         variates(problem, seed)  # kept from here on: what linbet_jax drew is not timed
-        law, generator = problem.bandit.noise, np.random.default_rng(seed)
-        clock = timed(lambda: (_draw(law, generator, problem.horizon), self.play(problem, seed)))
+        law, generator, kind = problem.bandit.noise, np.random.default_rng(seed), self._choices(problem)
+        if kind is not None:
+            choices(problem, kind, seed)
+
+        def run() -> None:
+            _draw(law, generator, problem.horizon)
+            if kind == "normals":
+                generator.standard_normal((problem.horizon, problem.bandit.dim))
+            elif kind == "uniforms":
+                generator.random((problem.horizon, 2))
+            self.play(problem, seed)
+
+        clock = timed(run)
         return Clock(clock.wall / problem.horizon, clock.cpu / problem.horizon)
 
     def check(self, problem: Problem, seed: int = 0) -> None:
@@ -166,6 +183,22 @@ def variates(problem: Problem, seed: int) -> npt.NDArray[np.float64]:
     """The standard noise variates [T] that replication ``seed`` meets."""
     law: Any = problem.bandit.noise  # hashable, which its protocol does not say
     return _variates(law, problem.horizon, seed)
+
+
+@functools.lru_cache(maxsize=8)
+def _choices(kind: str, dim: int, horizon: int, seed: int) -> npt.NDArray[np.float64]:
+    chosen = jax.random.fold_in(jax.random.fold_in(jax.random.key(KEY), seed), 1)
+
+    def draw(pull: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(chosen, pull)
+        return normals(key, dim, jnp.float64) if kind == "normals" else jax.random.uniform(key, (2,), jnp.float32)
+
+    return np.asarray(jax.jit(jax.vmap(draw))(jnp.arange(1, horizon + 1)), np.float64)
+
+
+def choices(problem: Problem, kind: str, seed: int) -> npt.NDArray[np.float64]:
+    """The random numbers by which replication ``seed`` chooses: ``"normals"`` [T, d] or ``"uniforms"`` [T, 2]."""
+    return _choices(kind, problem.bandit.dim, problem.horizon, seed)
 
 
 def history(problem: Problem, seed: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:

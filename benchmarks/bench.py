@@ -39,7 +39,7 @@ def _parsed(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs that\n"
-        "are first checked to play the same arms. Prints Markdown tables and writes one JSON per run. A few minutes.",
+        "are first checked to play the same arms. Prints Markdown tables and writes one JSON per run. Several minutes.",
     )
     parser.add_argument("--quick", action="store_true", help="short horizons, fewer repeats: under a minute")
     parser.add_argument("--smoke", action="store_true", help="tiny runs that only show that it works; writes nothing")

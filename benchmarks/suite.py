@@ -33,6 +33,18 @@ ROWS = (
     ("crt", "S4", 10_000),
     ("oful", "S3", 10_000),
     ("oful", "S4", 10_000),
+    ("hvt_ucb", "S3", 10_000),
+    ("crtm", "S3", 10_000),
+    ("lints", "S3", 10_000),
+    ("sgd", "S3", 10_000),
+    ("heavy_oful", "S3", 10_000),
+    ("gopt_elim", "S3", 10_000),
+    ("explore_then_commit", "S3", 10_000),
+    ("sup_bmm", "S3", 10_000),
+    ("sup_btc", "S3", 10_000),
+    ("oful", "S1", 20_000),  # beside it, medians: S3's noise is not symmetric
+    ("crmm", "S1", 20_000),
+    ("mean_of_medians", "S1", 20_000),
 )
 QUICK_ROWS = (("tofu", "S3", 2_000), ("menu", "S1", 2_000), ("mom", "S1", 2_000), ("crt", "S3", 2_000))
 SMOKE_ROWS = (("mom", "S1", 600), ("crt", "S3", 600))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
 Array = NDArray[Any]
 TIE = 1e-9
@@ -59,6 +59,54 @@ def replay_robust_ucb(num_arms: int, told: Told, played: Array, payoffs: Array) 
         seen[arm].append(float(payoff))
         means[arm] = mean(seen[arm])
     return means
+
+
+# Trimmed means whose level the payoffs decide (AdaR-UCB)
+
+
+def adar_level(payoffs: Array, mass: float) -> float:
+    """M with `sum min(y^2/M^2, 1) = mass`, by bisection; infinite where there is no such M."""
+    sizes = np.abs(payoffs)
+    if np.count_nonzero(sizes) <= mass:
+        return math.inf
+
+    def excess(level: float) -> float:
+        return float(np.sum(np.minimum((sizes / level) ** 2, 1.0))) - mass
+
+    low, high = float(np.min(sizes[sizes > 0.0])), float(np.max(sizes)) * math.sqrt(len(sizes))
+    while mass and excess(high) > 0.0:
+        high *= 2.0
+    return float(optimize.brentq(excess, low, high, xtol=1e-14 * low, rtol=1e-14)) if excess(low) > 0.0 else low
+
+
+def replay_adar_ucb(num_arms: int, radius_scale: float, played: Array, payoffs: Array) -> tuple[Array, Array]:
+    """AdaR-UCB; returns the means [K] and widths [K], infinite where there is no level, after the last whole step."""
+    first: list[list[float]] = [[] for _ in range(num_arms)]
+    second: list[list[float]] = [[] for _ in range(num_arms)]
+
+    def index(arm: int, step: int) -> tuple[float, float]:
+        log, n = 3.0 * math.log(step), len(first[arm])
+        level = adar_level(np.array(second[arm]), (1.0 + math.sqrt(2.0)) ** 2 * log)
+        y = np.array([value if abs(value) <= level else 0.0 for value in first[arm]])
+        mean = float(y.mean()) if n else 0.0
+        if math.isinf(level):
+            return mean, math.inf
+        return mean, math.sqrt(2.0 * float(y.var(ddof=1)) * log / n) + 10.0 * level * log / n
+
+    steps = len(played) // 2
+    means, widths = np.zeros(num_arms), np.full(num_arms, math.inf)
+    for step in range(1, steps + 1):
+        arm = int(played[2 * step - 2])
+        assert played[2 * step - 1] == arm
+        without = np.flatnonzero(np.isinf(widths))
+        if without.size:
+            assert arm == without[0]
+        else:
+            assert_largest(means + radius_scale * widths, arm)
+        first[arm].append(float(payoffs[2 * step - 2]))
+        second[arm].append(float(payoffs[2 * step - 1]))
+        means, widths = np.array([index(a, step + 1) for a in range(num_arms)]).T
+    return means, widths
 
 
 # Stages (SupBMM and SupBTC)

@@ -1,5 +1,6 @@
 """The benchmark: the NumPy baseline plays what it must, results say what was measured. No time is tested."""
 
+import functools
 import json
 import os
 import subprocess
@@ -18,7 +19,10 @@ import scaling
 import suite
 import timing
 import worker
-from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, self_play
+from oracles import CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, self_play
+from oracles_arms import SupTold, replay_sup
+from oracles_elim import Told, greedy_counts, replay, smallest_odd_copies
+from oracles_later import CrmmOracle, CrtmOracle, HeavyOfulOracle, HvtOracle, LaterConstants
 from problems import Problem
 from traces import programs_at_most
 
@@ -45,6 +49,8 @@ PLAYS = [
     ("oful", "S4", 400),
     ("menu", "S1", 1_200),
     ("mom", "S2", 1_300),
+    ("lints", "S3", 300),
+    ("sgd", "S3", 300),
 ]
 
 
@@ -57,18 +63,25 @@ def test_the_baseline_plays_linbet_jax_s_arms(numpy_baseline, policy, data_set, 
     assert len(set(run.arms.tolist())) > 1  # a run that never leaves one arm would compare nothing
 
 
-ORACLES = {"tofu": TofuOracle, "crt": CrtOracle, "oful": OfulOracle, "menu": MenuOracle, "mom": MomOracle}
+class MeanOfMediansOracle(CrmmOracle):
+    """CrmmOracle, but that the first radius is OFUL's."""
+
+    def reset(self):
+        super().reset()
+        self.radius = self.constants.radius_scale * self.constants.bias
 
 
-@pytest.mark.parametrize("policy", ORACLES)
-@pytest.mark.parametrize("heavy", [False, True], ids=["t", "pareto"])
-@pytest.mark.parametrize("radius_scale", [1.0, 0.03])
-def test_the_baseline_plays_the_oracle_s_arms(numpy_baseline, policy, heavy, radius_scale):
-    module = numpy_baseline.module
+ORACLES = {
+    "tofu": TofuOracle, "crt": CrtOracle, "oful": OfulOracle, "menu": MenuOracle, "mom": MomOracle, "crtm": CrtmOracle,
+    "crmm": CrmmOracle, "mean_of_medians": MeanOfMediansOracle, "heavy_oful": HeavyOfulOracle,
+    "hvt_ucb": functools.partial(HvtOracle, no_cap=False),  # the baseline is told the ridge in use
+}  # fmt: skip
+
+
+def told_and_noise(heavy, horizon, radius_scale):
+    """An instance, what policies are told of it, noise and what makes payoffs of it."""
     rng = np.random.default_rng([17, heavy])
     arms, theta = rng.uniform(size=(12, 4)), rng.uniform(size=4)
-    means = arms @ theta
-    horizon = 700 if policy in ("menu", "mom") else 250
     told = {
         "horizon": horizon,
         "theta_norm": float(np.linalg.norm(theta)),
@@ -79,14 +92,60 @@ def test_the_baseline_plays_the_oracle_s_arms(numpy_baseline, policy, heavy, rad
         "raw_moment_bound": 4.0,
         "central_moment_bound": 3.0,
         "noise_scale": 1.7,
+        "arm_norm": 2.0,
+        "quantile": 1.7,
     }
-    noise = 1 + rng.pareto(2.0, horizon) if heavy else rng.standard_t(3.0, horizon)
+    return arms, theta, told, 1 + rng.pareto(2.0, horizon) if heavy else rng.standard_t(3.0, horizon)
+
+
+@pytest.mark.parametrize("policy", ORACLES)
+@pytest.mark.parametrize("heavy", [False, True], ids=["t", "pareto"])
+@pytest.mark.parametrize("radius_scale", [1.0, 0.03])
+def test_the_baseline_plays_the_oracle_s_arms(numpy_baseline, policy, heavy, radius_scale):
+    module = numpy_baseline.module
+    horizon = {"menu": 700, "mom": 700, "crmm": 700, "mean_of_medians": 700, "heavy_oful": 100}.get(policy, 250)
+    arms, theta, told, noise = told_and_noise(heavy, horizon, radius_scale)
+    means = arms @ theta
     payoff = module.pareto(2.0) if heavy else module.additive()
     run = module.POLICIES[policy](arms, means, module.Constants(**told), noise, payoff)
-    oracle = ORACLES[policy](arms, Constants(**told))
+    oracle = ORACLES[policy](arms, LaterConstants(**told))
     played, _, _ = self_play(oracle, lambda feature, pull: float(payoff(noise[pull], feature @ theta)))
     assert run.arms.tolist() == played.tolist()
     np.testing.assert_allclose(run.regret, np.cumsum(means.max() - means[played]), atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["gopt_elim", "sup_bmm", "sup_btc", "explore_then_commit"])
+@pytest.mark.parametrize("heavy", [False, True], ids=["t", "pareto"])
+@pytest.mark.parametrize("radius_scale", [1.0, 0.1])
+def test_an_oracle_replays_the_baseline(numpy_baseline, policy, heavy, radius_scale):
+    module, horizon = numpy_baseline.module, 400 if policy == "sup_btc" else 2_000
+    arms, theta, told, noise = told_and_noise(heavy, horizon, radius_scale)
+    means, medians = arms @ theta, policy == "sup_bmm"
+    payoff = module.pareto(2.0) if heavy else module.additive(0.2)
+    constants = module.Constants(**told, mean_bound=0.2)
+    played = module.POLICIES[policy](arms, means, constants, noise, payoff).arms
+    payoffs = payoff(noise, means[played])
+    c = constants
+    if policy == "gopt_elim":
+        told = Told(
+            horizon, c.theta_norm, c.raw_moment_bound, c.central_moment_bound, c.epsilon, c.delta, c.ridge, radius_scale
+        )
+        phases, _ = replay(arms, told, played, payoffs)
+        assert len(phases) > 5
+    elif policy == "explore_then_commit":
+        copies = smallest_odd_copies(c.delta / 12)
+        counts, gram = greedy_counts(arms, 158 // copies, c.ridge, np.ones(12, bool))  # 158^3 <= 2000^2 < 159^3
+        order = np.repeat(np.arange(12), counts * copies)
+        moments = arms[order[::copies]].T @ payoffs[: order.size].reshape(-1, copies)
+        values = np.median(arms @ np.linalg.solve(gram, moments), axis=1)
+        assert played.tolist() == [*order.tolist(), *[int(np.argmax(values))] * (horizon - order.size)]
+    else:
+        told = SupTold(
+            horizon, c.central_moment_bound if medians else c.raw_moment_bound, c.epsilon, c.theta_norm, c.mean_bound,
+            medians, radius_scale=radius_scale, delta=c.delta, ridge=c.ridge,
+        )  # fmt: skip
+        _, recorded, _ = replay_sup(arms, told, played, payoffs)
+        assert any(recorded)
 
 
 def test_sampled_rounds_check_the_arms_they_time(numpy_baseline):

@@ -42,8 +42,10 @@ def printed(capsys, *arguments):
 
 def test_the_numbers_are_those_of_the_formulas(capsys):
     found = printed(capsys, *S1)
-    assert list(found) == ["MENU", "TOFU", "MoM", "CRT", "OFUL", "Every"]
-    menu, tofu, mom, crt, oful, lower = ({what: row[0] for what, row in rows.items()} for rows in found.values())
+    published, later = ["MENU", "TOFU", "MoM", "CRT", "OFUL"], ["Hvt-UCB", "CRTM", "CRMM", "Heavy-OFUL", "G-optimal"]
+    assert list(found) == [*published, *later, "Robust", "Explore,", "Every"]
+    numbers = {title: {what: row[0] for what, row in rows.items()} for title, rows in found.items()}
+    menu, tofu, mom, crt, oful, lower = (numbers[title] for title in [*published, "Every"])
     assert (menu["k, pulls of one arm an epoch"], menu["N, epochs"]) == ("317", "63")
     assert menu["beta_n, n = 63"] == menu["beta_n, n = 1"] == f"{3 * (math.sqrt(270) + 2):.6g}"  # a = 0 at epsilon = 1
     potential = math.sqrt(20 * math.log(1 + 2e4 * 9 / 10))
@@ -65,6 +67,32 @@ def test_the_numbers_are_those_of_the_formulas(capsys):
     assert lower["mean regret at least"] == f"{10 / 192 * math.sqrt(2e4):.6g}"
     rates = [rows["rate: T to the power"] for rows in (menu, tofu, mom, crt, oful, lower)]
     assert rates == ["0.5", "0.5", "0.75", "0.75", "0.5", "0.5"]
+
+
+def test_the_numbers_of_the_policies_after_2018(capsys):
+    unit = ["bounds", "--d", "2", "--T", "1000", "--epsilon", "1", "--b", "2"]
+    found = {title: {what: row[0] for what, row in rows.items()} for title, rows in printed(capsys, *unit).items()}
+    hvt, crtm, robust = found["Hvt-UCB"], found["CRTM"], found["Robust"]
+    assert (hvt["lambda in use"], hvt["beta"]) == ("44.4874", "28.7636")
+    assert (crtm["G, the level of |y| ||x||"], crtm["beta"]) == ("2.88108", "45.3385")
+    assert crtm["regret at most"] == f"{2 * 45.338518 * math.sqrt(2 * 1000 * 12.433212):,.6g}"
+    log = math.log(2 * 2 * 1000 / 0.1)
+    assert robust["width after n = 10"] == f"{4 * math.sqrt(2 * log / 10):.6g}"
+    assert robust["regret at most"] == f"{4 + 16 * math.sqrt(2 * log * 2 * 1000):,.6g}"
+    assert found["CRMM"]["R"] == "2"
+    assert found["G-optimal"]["phases"] == "7"  # 4 (2^7 - 1) = 508 pulls, 8 would take 1020
+    assert [rows["rate: T to the power"] for rows in (hvt, crtm, robust)] == ["0.5"] * 3
+    many = printed(capsys, *unit, "--K", "3", "--policy", "gopt_elim")["G-optimal"]["regret at most"][0]
+    assert float(many.replace(",", "")) > float(found["G-optimal"]["regret at most"].replace(",", ""))
+    for arguments, message in (
+        (["--policy", "hvt_ucb", "--c", "0"], "c=0: hvt_ucb needs a positive c"),
+        (
+            ["--policy", "robust_ucb", "--K", "3"],
+            "K=3: robust_ucb plays orthonormal arms",
+        ),
+    ):
+        assert main([*unit, *arguments]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_an_empty_bound_is_said_to_be_empty_and_equations_are_named(capsys):

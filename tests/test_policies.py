@@ -47,6 +47,7 @@ EVERY = [
     ("sup_bmm", {}),
     ("sup_btc", {}),
     ("robust_ucb", {}),
+    ("adar_ucb", {}),
     ("lints", {}),
     ("explore_then_commit", {"delta": 0.9}),
     ("mean_of_medians", {}),
@@ -57,6 +58,7 @@ EVERY = [
     ("greedy", {}),
 ]
 IDS = [" ".join([name, *map(str, options.values())]) for name, options in EVERY]
+ORTHONORMAL = ("robust_ucb", "adar_ucb")  # sets that they play
 NEEDS = {"explore_then_commit": {"delta": 0.9}}  # for short horizons
 HORIZON = 340  # MENU's smallest at delta = .1 is 336
 
@@ -73,7 +75,7 @@ def bandit_of(num_arms=6, dim=3, noise=None, seed=0, **known):
 
 def bandit_for(name, num_arms=6, dim=3):
     """`bandit_of`, or a bandit of arms that the policy plays."""
-    if name != "robust_ucb":
+    if name not in ORTHONORMAL:
         return bandit_of(num_arms, dim)
     arms = np.eye(min(num_arms, dim), dim)
     return lb.LinearBandit(arms, np.arange(1.0, dim + 1.0), lb.noise.StudentT(3.0))
@@ -133,7 +135,7 @@ def test_update_keeps_shapes_and_dtypes_and_batches_change_nothing(name, options
 
 @pytest.mark.parametrize(("name", "options"), EVERY, ids=IDS)
 def test_making_a_policy_again_gives_an_equal_one(name, options):
-    other = bandit_for(name) if name == "robust_ucb" else bandit_of(seed=1)
+    other = bandit_for(name) if name in ORTHONORMAL else bandit_of(seed=1)
     first, params = lb.make_policy(name, bandit_for(name), horizon=HORIZON, **options)
     second, _ = lb.make_policy(name, other, horizon=HORIZON, radius_scale=0.1, ridge=2.0, **options)
     assert first == second
@@ -323,7 +325,7 @@ def test_odd_shapes_run(shape, name, options):  # P5, P9
         assert result.final_estimate.shape == (2, shape[1])
 
 
-@pytest.mark.parametrize("name", [name for name, options in EVERY if not options and name != "robust_ucb"])
+@pytest.mark.parametrize("name", [name for name, options in EVERY if not options and name not in ORTHONORMAL])
 def test_zero_arms(name):  # P10
     arms = np.zeros((6, 3))  # the shapes of other tests, whose programs serve here
     nothing = lb.LinearBandit(arms, np.ones(3), lb.noise.StudentT(3.0))
@@ -340,12 +342,12 @@ def test_zero_arms(name):  # P10
 @pytest.mark.parametrize("name", lb.policies.names())
 def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 0; and fewer arms than dimensions
     options = {"assume_symmetric": True} if name in ("crmm", "mean_of_medians") else {}
-    shape, law = ((3, 3) if name == "robust_ucb" else (3, 7)), lb.noise.Pareto(2.0)
-    arms = np.eye(3) if name == "robust_ucb" else np.random.default_rng(0).uniform(size=shape)
+    shape, law = ((3, 3) if name in ORTHONORMAL else (3, 7)), lb.noise.Pareto(2.0)
+    arms = np.eye(3) if name in ORTHONORMAL else np.random.default_rng(0).uniform(size=shape)
     some = run(name, lb.LinearBandit(arms, np.ones(shape[1]), law, epsilon=0.5), **options)
     assert not some.health.any()
     assert np.all(np.diff(some.regret, axis=1) >= 0)
-    means = (arms, np.zeros(shape[1])) if name == "robust_ucb" else (np.zeros(shape), np.ones(shape[1]))
+    means = (arms, np.zeros(shape[1])) if name in ORTHONORMAL else (np.zeros(shape), np.ones(shape[1]))
     nothing = lb.LinearBandit(*means, law, epsilon=0.5)
     if name in ("hvt_ucb", "heavy_oful"):  # they would clip every payoff to their estimate
         with pytest.raises(ValueError, match=rf"central_moment_bound=0.0: must be positive for {name}"):

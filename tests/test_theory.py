@@ -334,3 +334,70 @@ def test_traced_and_host_values_agree():
 def test_wrong_names_and_counts_are_refused(call):
     with pytest.raises(ValueError, match=r"allowed are|must be|are known of"):
         call()
+
+
+# Regret bounds of the policies after 2018
+
+PROBLEM = {"dim": 10, "delta": 0.1, "ridge": 1.0, "theta_norm": 1.0, "arm_norm": 1.0, "mean_bound": 1.0}
+
+
+def huber_bound(horizon, ridge, move, beta):
+    """2 beta sqrt((1 + cap) T k) + 2 L k (1 + cap)/cap, without the second term where no pull can be capped."""
+    cap = move / (2 * beta)
+    k = 10 * math.log(1 + horizon / (10 * ridge))
+    capped = 0 if 1 / ridge <= cap * (1 + 1e-9) else min(k * (1 + cap) / cap, horizon)
+    return 2 * beta * math.sqrt((1 + cap) * horizon * k) + 2 * capped
+
+
+def test_bounds_of_huber_regression():
+    told = {"central_moment_bound": 1.0, "epsilon": 1.0}
+    bound = theory.hvt_ucb_regret_bound(10_000, **told, **PROBLEM)
+    assert bound == pytest.approx(76_000, rel=0.04)  # with 1.1 for 1 + cap
+    capped = theory.hvt_ucb_regret_bound(10_000, no_cap=False, **told, **PROBLEM)
+    noise = {"delta": 0.1, "epsilon": 1.0}
+    size = {"dim": 10, "arm_norm": 1.0, "central_moment_bound": 1.0}
+    ridge = theory.hvt_uncapped_ridge(10_000, theta_norm=1.0, **size, **noise)
+    for lam, found in ((ridge, bound), (1.0, capped)):
+        move = theory.hvt_move(10_000, ridge=lam, **size, **noise)
+        beta = theory.hvt_radius(move=move, ridge=lam, theta_norm=1.0, **noise)
+        assert found == pytest.approx(huber_bound(10_000, lam, move, beta), rel=1e-12)
+    assert bound < capped
+    move = theory.heavy_oful_move(10_000, ridge=1.0, **size, **noise)
+    beta = theory.heavy_oful_radius(move=move, ridge=1.0, theta_norm=1.0, **noise)
+    found = theory.heavy_oful_regret_bound(10_000, **told, **PROBLEM)
+    assert found == pytest.approx(huber_bound(10_000, 1.0, move, beta), rel=1e-12)
+    assert found > capped
+
+
+def test_bounds_of_the_designs():
+    # With orthonormal arms in turn the proved leverage is never below the true one
+    for dim, n, ridge in ((1, 7, 1.0), (4, 40, 0.5), (4, 3, 2.0)):
+        counts = np.full(dim, n // dim) + (np.arange(dim) < n % dim)
+        true = np.max(1.0 / (ridge + counts))
+        assert theory.greedy_leverage_bound(n, dim=dim, ridge=ridge, arm_norm=1.0) >= true * (1 - 1e-12)
+    told = {"num_arms": 20, "raw_moment_bound": 2.0, "epsilon": 0.5}
+    bound, p, total = theory.gopt_elim_regret_bound(100, **told, **PROBLEM), 1.5, 2.0 * 20
+    for number, rows in ((1, 20), (2, 40)):  # 20 + 40 + 80 > 100
+        log = math.log(2 * 20 * number * (number + 1) / 0.1)
+        leverage = math.exp(10 * math.log(1 + rows / 10) / rows) - 1
+        spread = 2.0 ** (1 / p) * rows ** (1 / 6) * math.sqrt(leverage)
+        total += 8 * rows * (3 ** (1 / 3) * spread * log ** (1 / 3) + math.sqrt(leverage))
+    assert bound == pytest.approx(total, rel=1e-12)
+    rows, k = theory.etc_schedule(10_000, dim=10, num_arms=20, delta=0.1)
+    leverage = math.exp(10 * math.log(1 + rows / 10) / rows) - 1
+    width = math.sqrt(leverage) * ((2**2.5 * 3.0) ** (1 / p) * rows ** (1 / 6) + 1)
+    found = theory.explore_then_commit_regret_bound(
+        10_000, num_arms=20, central_moment_bound=3.0, epsilon=0.5, **PROBLEM
+    )
+    assert found == pytest.approx(2 * rows * k + 2 * 10_000 * width, rel=1e-12)
+
+
+def test_bounds_by_optimism():
+    told = {"central_moment_bound": 2.0, "epsilon": 0.5}
+    r, epochs = theory.crmm_schedule(10_000, delta=0.1)
+    assert r * epochs < 10_000
+    log_det = 10 * math.log(1 + epochs / 10)
+    beta = 4.0 * math.sqrt(log_det + 2 * math.log(20)) + 1  # R = 8^(2/3)
+    potential = 2 * (epochs + 1) * 10 * math.log(1 + (epochs + 1) / 10)
+    found = theory.crmm_regret_bound(10_000, **told, **PROBLEM)
+    assert found == pytest.approx(2 * r * beta * math.sqrt(potential), rel=1e-12)

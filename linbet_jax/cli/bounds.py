@@ -6,7 +6,7 @@ import argparse
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from linbet_jax import theory
 from linbet_jax.errors import InputError
@@ -14,6 +14,8 @@ from linbet_jax.errors import InputError
 __all__ = ["run"]
 
 CONSTANTS = "optimism with the last beta, as in the proofs of Theorems 2 and 3 (their paper gives the rate)"
+DERIVED = "derived here, with prob. 1 - delta"
+_Value = TypeVar("_Value")
 
 
 class _Row(NamedTuple):
@@ -31,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
         InputError: a pull after the horizon, or a policy asked for by name that cannot have this horizon.
     """
     pulls = _chosen_pulls(options.at, options.horizon)
+    options.num_arms = options.num_arms or options.dim
     sections = []
     for policy in options.policy or _SECTIONS:
         title, section = _SECTIONS[policy]
@@ -65,7 +68,7 @@ def _heading(options: argparse.Namespace) -> list[str]:
         f"T = {o.horizon:,} pulls, d = {o.dim}, epsilon = {o.epsilon:g}, delta = {o.delta:g}, lambda = {o.ridge:g}",
         f"b = {o.raw_moment_bound:g} (raw moment), c = {o.central_moment_bound:g} (central moment), of order "
         f"1 + epsilon = {1 + o.epsilon:g}; S = {o.theta_norm:g} >= ||theta*||, D = {o.arm_norm:g} >= ||x||, "
-        f"L = {_mean_bound(o):g} >= |<x, theta*>|",
+        f"L = {_mean_bound(o):g} >= |<x, theta*>|, K = {o.num_arms:,} arms",
     ]
 
 
@@ -88,8 +91,8 @@ def _row(what: str, compute: Callable[[], float], source: str) -> _Row:
 
 
 def _formula(
-    formula: Callable[..., float], options: argparse.Namespace, updates: int = 0, **more: Any
-) -> Callable[[], float]:
+    formula: Callable[..., _Value], options: argparse.Namespace, updates: int = 0, **more: Any
+) -> Callable[[], _Value]:
     """A formula at the constants that it takes by name, after so many updates, when det V is as large as it can be."""
     constants = {**vars(options), "mean_bound": _mean_bound(options), "epoch": updates, "pull": updates}
     constants["log_det_ratio"] = theory.log_det_bound(updates, **theory.arguments(theory.log_det_bound, constants))
@@ -189,6 +192,93 @@ def _oful(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     ]
 
 
+def _huber(policy: str, options: argparse.Namespace, move: float, beta: Callable[..., float]) -> list[_Row]:
+    """t0, beta and the ends of a policy of Huber regression."""
+    source = "derived here: sqrt(lambda) S + C t0 l, the same for all t"
+    return [
+        _Row("t0, one payoff's farthest move", _number(move), "derived here: c^(1/p) sqrt(k) T^a l^(-1/p)"),
+        _row("beta", _formula(beta, options, move=move), source),
+        *_ends(policy, options, f"{DERIVED}: 2 beta sqrt((1 + cap) T k), and 2 L a capped pull", "1/(1+eps)"),
+    ]
+
+
+def _positive(policy: str, options: argparse.Namespace) -> None:
+    if options.central_moment_bound == 0:
+        raise ValueError(f"c=0: {policy} needs a positive c, else it clips every payoff to its estimate")
+
+
+def _hvt_ucb(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    del pulls
+    _positive("hvt_ucb", options)
+    ridge = _formula(theory.hvt_uncapped_ridge, options)()
+    why = "the smallest at which no pull is capped" if ridge else "as given: none makes all weights 1"
+    told = argparse.Namespace(**{**vars(options), "ridge": ridge or options.ridge})
+    rows = _huber("hvt_ucb", told, _formula(theory.hvt_move, told)(), theory.hvt_radius)
+    return [_Row("lambda in use", _number(told.ridge), why), *rows]
+
+
+def _heavy_oful(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    del pulls
+    _positive("heavy_oful", options)
+    return _huber("heavy_oful", options, _formula(theory.heavy_oful_move, options)(), theory.heavy_oful_radius)
+
+
+def _crtm(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    del pulls
+    beta = "derived here: sqrt(lambda) S + (C + 1/sqrt(k)) G l, the same for all t"
+    return [
+        _row(
+            "G, the level of |y| ||x||", _formula(theory.crtm_level, options), "derived here: (b/l)^(1/p) T^a sqrt(k)"
+        ),
+        _row("beta", _formula(theory.crtm_radius, options), beta),
+        *_ends("crtm", options, f"{DERIVED}: optimism", "1/(1+eps)"),
+    ]
+
+
+def _crmm(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    schedule = theory.crmm_schedule(options.horizon, delta=options.delta)
+    finished = _finished_epochs(pulls, schedule.pulls, schedule.epochs)
+    quantile = _formula(theory.crmm_quantile, options)()
+    radius = "derived here: OFUL's with R at delta/2"
+    return [
+        _Row("r, pulls of one arm an epoch", _number(schedule.pulls), "the smallest odd one; exact binomial tail"),
+        _Row("N, epochs", _number(schedule.epochs), "floor(T/r)"),
+        _Row("R", _number(quantile), "(4 c)^(1/(1+eps))"),
+        *_each("beta_n at most, n", finished, radius, theory.crmm_radius, options, quantile=quantile),
+        *_ends("crmm", options, f"symmetric noise alone; {DERIVED}: optimism", "1/2"),
+    ]
+
+
+def _gopt_elim(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    del pulls
+    phases = _formula(theory.elimination_phases, options)()
+    return [
+        _Row("phases", _number(len(phases)), "all that fit into T"),
+        _Row("rows of the last one", _number(phases[-1].rows), "2 d 2^(phases - 1)"),
+        *_ends("gopt_elim", options, f"{DERIVED}: 2 L n_1 + 8 sum n_l e_l, e_l the largest width", "1/(1+eps)"),
+    ]
+
+
+def _explore_then_commit(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    del pulls
+    bound = f"{DERIVED}: 2 L n + 2 T e, e the largest width"
+    phase = theory.etc_schedule(options.horizon, dim=options.dim, num_arms=options.num_arms, delta=options.delta)
+    return [
+        _Row("k, pulls of a row", _number(phase.copies), "the smallest odd one for delta/K; exact binomial tail"),
+        _Row("rows", _number(phase.rows), "floor(T^(2/3)/k)"),
+        *_ends("explore_then_commit", options, bound, "1 - 2 eps/(3(1+eps))"),
+    ]
+
+
+def _robust_ucb(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
+    if options.num_arms > options.dim:
+        raise ValueError(f"K={options.num_arms}: robust_ucb plays orthonormal arms, of which there are at most d")
+    width = "Bubeck et al., Lemma 1: 4 b^(1/p) (ln(2KT/delta)/n)^(eps/p)"
+    widths = [_row(f"width after n = {n:,}", _formula(theory.robust_ucb_width, options, pulls=n), width) for n in pulls]
+    bound = f"{DERIVED}: 2 K L + 8 p b^(1/p) (K ln(2KT/delta))^(eps/p) T^(1/p)"
+    return [*widths, *_ends("robust_ucb", options, bound, "1/(1+eps)")]
+
+
 def _lower(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     del pulls
     dim, horizon, epsilon = options.dim - options.dim % 2, options.horizon, options.epsilon
@@ -224,5 +314,12 @@ _SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, Sequence[int]], li
     "mom": ("MoM", _mom),
     "crt": ("CRT", _crt),
     "oful": ("OFUL", _oful),
+    "hvt_ucb": ("Hvt-UCB (here and below l = ln(2/delta), k = d ln(1 + T D^2/(lambda d)))", _hvt_ucb),
+    "crtm": ("CRTM", _crtm),
+    "crmm": ("CRMM", _crmm),
+    "heavy_oful": ("Heavy-OFUL (l = ln(3/delta))", _heavy_oful),
+    "gopt_elim": ("G-optimal elimination", _gopt_elim),
+    "robust_ucb": ("Robust UCB", _robust_ucb),
+    "explore_then_commit": ("Explore, then commit", _explore_then_commit),
     "lower-bound": ("Every policy (lower bound)", _lower),
 }

@@ -224,10 +224,13 @@ def _add_bounds(commands: Any) -> None:
         "bounds",
         help="what the theorems say for given constants: counts, levels, radii, regret bounds",
         description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
-        "Theorems 2 and 3, those of MoM, CRT and OFUL, and Theorem 1's lower bound, each with its equation.",
+        "Theorems 2 and 3, those of other policies, and Theorem 1's lower bound, each with its equation.",
     )
     add, positive, nonnegative = bounds.add_argument, _real("(0, 1e+100]"), _real("[0, 1e+100]")
-    policies = ("menu", "tofu", "mom", "crt", "oful", "lower-bound")
+    policies = (
+        *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "heavy_oful", "gopt_elim", "robust_ucb"),
+        *("explore_then_commit", "lower-bound"),
+    )
     one = "only this one; may be repeated (default: all that the horizon allows)"
     add("--policy", action="append", choices=policies, help=one)
     add("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
@@ -243,6 +246,7 @@ def _add_bounds(commands: Any) -> None:
         ("--R", "noise_scale", nonnegative, "OFUL's noise scale"),
     ):
         add(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
+    add("--K", dest="num_arms", type=_positive, metavar="K", help="arms, where they matter (default d)")
     add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)")
     add("--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)")
 

@@ -13,6 +13,7 @@ from linbet_jax.policies.heavy_oful import HeavyOfulParams, heavy_oful
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.sup import SupBmmParams, SupBtcParams, sup_bmm, sup_btc
 from linbet_jax.policies.robust_ucb import RobustUcbParams, robust_ucb
+from linbet_jax.policies.adar_ucb import AdarUcbParams, adar_ucb
 from linbet_jax.policies.lints import LintsParams, lints
 from linbet_jax.policies.explore_then_commit import EtcParams, explore_then_commit
 from linbet_jax.policies.mean_of_medians import mean_of_medians
@@ -36,6 +37,7 @@ from linbet_jax.policies.registry import (
 from linbet_jax.policies.ridge import RidgeState, ridge_policy, scaled_radius
 
 __all__ = [
+    "AdarUcbParams",
     "AnySets",
     "BanditFacts",
     "BystanderParams",
@@ -63,6 +65,7 @@ __all__ = [
     "SupBtcParams",
     "TofuParams",
     "UniformParams",
+    "adar_ucb",
     "bystander",
     "crmm",
     "crt",

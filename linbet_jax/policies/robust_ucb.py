@@ -117,6 +117,29 @@ def robust_ucb() -> Policy:
     )
 
 
+def check_orthonormal(setup: Setup, policy: str) -> None:
+    """Refuses what is no fixed set of orthonormal arms.
+
+    Raises:
+        ValueError: naming the policy and what its arms must be.
+    """
+    arms = getattr(setup.bandit, "arms", None)
+    if setup.bandit.changing or arms is None:
+        raise ValueError(f"bandit: {policy} keeps one mean per arm, so it needs one decision set known beforehand")
+    if arms.shape[0] > arms.shape[1]:
+        raise ValueError(
+            f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
+            f" of {arms.shape[0]} arms in {arms.shape[1]} dimensions are away from those"
+        )
+    products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
+    off = float(np.max(np.abs(products - np.eye(len(products)))))
+    if not off <= ORTHONORMAL:
+        raise ValueError(
+            f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
+            f" of this bandit's arms are up to {off:.3g} away from those"
+        )
+
+
 @register(
     "robust_ucb",
     label="Robust UCB",
@@ -147,19 +170,5 @@ def make_robust_ucb(
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
     )
-    arms = getattr(setup.bandit, "arms", None)
-    if setup.bandit.changing or arms is None:
-        raise ValueError("bandit: robust_ucb keeps one mean per arm, so it needs one decision set known beforehand")
-    if arms.shape[0] > arms.shape[1]:
-        raise ValueError(
-            f"bandit: robust_ucb uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
-            f" of {arms.shape[0]} arms in {arms.shape[1]} dimensions are away from those"
-        )
-    products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
-    off = float(np.max(np.abs(products - np.eye(len(products)))))
-    if not off <= ORTHONORMAL:
-        raise ValueError(
-            f"bandit: robust_ucb uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
-            f" of this bandit's arms are up to {off:.3g} away from those"
-        )
+    check_orthonormal(setup, "robust_ucb")
     return robust_ucb(), params
