@@ -101,7 +101,7 @@ def test_a_spike_locks_oful_on_the_decoy_as_often_as_is_derived():
     locked = np.mean(regret > 0.8 * 0.2 * horizon)
     assert locked >= bound - binomial_slack(bound, seeds)
     assert locked < 0.2
-    assert np.median(regret) < 0.3 * 0.2 * horizon
+    assert np.median(regret) < 0.5 * 0.2 * horizon
     wide = lb.datasets.lock_share(bandit, horizon, noise_scale=10.0)
     assert wide < bound < lb.datasets.lock_share(bandit, horizon, noise_scale=1.0)
     # For a hundred times as many pulls the share hardly falls: the regret is linear in T.
@@ -166,10 +166,13 @@ def test_the_rule_chooses_players_and_every_world_is_sound(experiment):
         if world.axis != "instances":
             gap = 0.1 if "gap 0.1" in place else 0.6 if "gap 0.6" in place else 0.3
             assert means[-1] - means[-2] == pytest.approx(gap)
-            np.testing.assert_allclose(np.linalg.norm(bandit.arms, axis=1), 1.0)
+            norms = np.linalg.norm(bandit.arms, axis=1)
+            assert norms[np.argmax(bandit.means)] == pytest.approx(0.95)
+            np.testing.assert_allclose(np.delete(norms, np.argmax(bandit.means)), 1.0)
+            assert np.argmax(bandit.means) not in (0, len(norms) - 1)
             assert bandit.arms.shape == ((50, 10) if "K=50" in place else (10, 4))
         if world.axis == "tail":
-            assert bandit.noise.cdf(when.BULK) - bandit.noise.cdf(-when.BULK) == pytest.approx(0.5, abs=1e-6)
+            assert bandit.noise.cdf(when.BULK) - bandit.noise.cdf(-when.BULK) == pytest.approx(0.5, abs=1e-4)
     assert set(DATASETS).isdisjoint(when.worlds(10_000))
     full = when.plan(seeds=None, full=True, dtype="float64")
     assert full.core_seconds > 5 * experiment.core_seconds

@@ -110,7 +110,11 @@ def lock_share(bandit: LinearBandit, horizon: int, *, delta: float = 0.1, noise_
     law: Any = bandit.noise
     if not isinstance(law, Spikes) or bandit.arms is None or not np.array_equal(bandit.arms, np.eye(2)):
         raise ValueError(f"bandit must have orthogonal arms of norm 1 and spikes, got {bandit.name}")
-    scale, size, mean = bandit.noise_std if noise_scale is None else noise_scale, -law.size, float(bandit.means[0])
+    scale, size, mean = (
+        bandit.noise_std if noise_scale is None else noise_scale,
+        -law.size,
+        float(np.asarray(bandit.means)[0]),
+    )
     uplift, pulls = law.rest, 0
     while pulls < horizon:
         j = pulls + 1

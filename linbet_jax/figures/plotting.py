@@ -81,6 +81,9 @@ _BARS = 6  # error bars per curve
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
 _LIGHTEST = 8.0  # the largest tail index drawn
+_CELL_WIDTH = 0.47  # inches, of a map
+_LONG = 14  # letters of a row's name that stand in one line
+_DARK = 1.0  # of a map's colours: what is written on them is white
 _HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 _ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 
@@ -424,18 +427,21 @@ def ratio_map(
     shades, numbers = np.asarray(ratio, np.float64), (np.asarray(above), np.asarray(below))
     half = len(columns) // 2
     with styled():
-        figure, axes = axes_grid([2], "maps", title, note, names=2 * len(rows))
+        figure, axes = axes_grid([2], "maps", title, note, names=2 * len(rows), panel=_CELL_WIDTH * half)
         for which, (ax, heading) in enumerate(zip(axes[0], halves, strict=True)):
             part = slice(which * half, (which + 1) * half)
             ax.pcolormesh(shades[:, part], cmap="RdBu_r", vmin=-1.6, vmax=1.6, edgecolors="white", linewidth=0.8)
             for row, column in zip(*np.nonzero(np.isfinite(shades[:, part])), strict=True):
+                dark = abs(shades[row, part][column]) > _DARK
                 for values, place in zip(numbers, (0.3, 0.72), strict=True):
                     text = _share_text(float(values[row, part][column]))
-                    ax.text(column + 0.5, row + place, text, ha="center", va="center", fontsize=5.6, parse_math=False)
+                    style: Any = {"fontsize": 6.5, "color": "white" if dark else "black", "parse_math": False}
+                    ax.text(column + 0.5, row + place, text, ha="center", va="center", **style)
             ax.set(xlim=(0, half), ylim=(len(rows), 0))
-            ax.set_xticks(np.arange(half) + 0.5, columns[part], rotation=40, ha="right", fontsize=7, parse_math=False)
-            names = rows if which == 0 else [""] * len(rows)
-            ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=7.5, parse_math=False)
+            places = np.arange(half) + 0.5
+            ax.set_xticks(places, [name.replace(" ", "\n") for name in columns[part]], fontsize=7.5, parse_math=False)
+            names = [name.replace(", ", ",\n", 1) if len(name) > _LONG else name for name in rows]
+            ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=8.5, parse_math=False)
             ax.tick_params(length=0)
             ax.grid(visible=False)
             ax.set_title(heading, loc="left", pad=5, parse_math=False)
@@ -444,7 +450,7 @@ def ratio_map(
 
 def _share_text(value: float) -> str:
     """A percentage in two digits or three."""
-    return f"{value:.2g}" if value < 9.95 else f"{value:.0f}"
+    return "0" if value < 0.05 else f"{value:.2g}" if value < 9.95 else f"{value:.0f}"
 
 
 def _draw_chart(ax: Axes, chart: Chart) -> None:

@@ -259,7 +259,7 @@ def _fit(rows: FloatArray, seen: FloatArray, epsilon: float) -> tuple[FloatArray
         return theta
 
     size, dim = rows.shape
-    theta = np.linalg.lstsq(rows, seen)[0]
+    theta = np.asarray(np.linalg.lstsq(rows, seen)[0], np.float64)
     residuals = seen - rows @ theta
     spread = _NORMAL * float(np.median(np.abs(residuals - np.median(residuals))))
     if spread == 0.0:  # half of the payoffs are fitted exactly

@@ -212,7 +212,8 @@ def optimism(regret: npt.NDArray[np.float64], seeds: int, criterion: str | float
     for first in range(0, count - seeds + 1, seeds):
         chooses = np.isin(np.arange(count), np.arange(first, first + seeds))
         promised, others = (
-            _criterion_values(regret[:, some], np.zeros((len(regret), 1)), judged) for some in (chooses, ~chooses)
+            _criterion_values(regret[:, some], np.zeros((len(regret), 1), np.int64), judged)
+            for some in (chooses, ~chooses)
         )
         best = int(np.argmin(promised))
         excess.append(others[best] - promised[best])
