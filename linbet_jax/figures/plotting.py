@@ -82,7 +82,6 @@ _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would 
 _DASH = 5.0  # points
 _LIGHTEST = 8.0  # the largest tail index drawn
 _CELL_WIDTH = 0.47  # inches, of a map
-_LONG = 14  # letters of a row's name that stand in one line
 _DARK = 1.0  # of a map's colours: what is written on them is white
 _HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 _ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
@@ -440,8 +439,7 @@ def ratio_map(
             ax.set(xlim=(0, half), ylim=(len(rows), 0))
             places = np.arange(half) + 0.5
             ax.set_xticks(places, [name.replace(" ", "\n") for name in columns[part]], fontsize=7.5, parse_math=False)
-            names = [name.replace(", ", ",\n", 1) if len(name) > _LONG else name for name in rows]
-            ax.set_yticks(np.arange(len(rows)) + 0.5, names, fontsize=8.5, parse_math=False)
+            ax.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=7.2, parse_math=False)
             ax.tick_params(length=0)
             ax.grid(visible=False)
             ax.set_title(heading, loc="left", pad=5, parse_math=False)
