@@ -141,6 +141,7 @@ def cells_of(
 ) -> tuple[list[Task], list[StudyCell], list[str]]:
     """Every policy's task and cell in every world, and why others are not played."""
     tasks, cells, refused = [], [], []
+    programs = set()  # worlds of one shape and kind of law share one
     for place, world in played.items():
         instance = provenance.instance_digest(world.bandit)
         constants: dict[str, Any] = {"horizon": world.horizon, "delta": DELTA, "ridge": RIDGE, "key": SEED, **asked}
@@ -152,7 +153,14 @@ def cells_of(
                 refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
                 continue
             count = len(GRID) * tuning_seeds + len(RADII) * task.seeds if tuned(task) else task.seeds
-            cell = task.cell(functools.partial(compute, tuning_seeds), replications=count, tuning_seeds=tuning_seeds)
+            program = (name, world.bandit.num_arms, world.bandit.dim, world.horizon, type(world.bandit.noise))
+            cell = task.cell(
+                functools.partial(compute, tuning_seeds),
+                replications=count,
+                programs=int(program not in programs),
+                tuning_seeds=tuning_seeds,
+            )
+            programs.add(program)
             if full or cell.core_seconds <= LONGEST:
                 tasks.append(task)
                 cells.append(cell)
