@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from linbet_jax.simulation.results import Coverage, Result, Trace
     from linbet_jax.simulation.runtime import set_up_cpu
     from linbet_jax.simulation.simulator import simulate, simulate_grid
-    from linbet_jax.statistics import regret
+    from linbet_jax.statistics import regret, tails
+    from linbet_jax.statistics.logs import LogFit, from_log
     from linbet_jax.statistics.tuning import Tuning, TuningCurve, tune
     from linbet_jax.sweep.table import load
 
@@ -37,11 +38,13 @@ _MODULES = {
     "policies": "linbet_jax.policies",
     "regret": "linbet_jax.statistics.regret",
     "sweep": "linbet_jax.sweep",
+    "tails": "linbet_jax.statistics.tails",
     "theory": "linbet_jax.theory",
 }
 _NAMES = {
     "Coverage": "linbet_jax.simulation.results",
     "LinearBandit": "linbet_jax.bandits.bandit",
+    "LogFit": "linbet_jax.statistics.logs",
     "Policy": "linbet_jax.policies.policy",
     "Region": "linbet_jax.policies.policy",
     "Result": "linbet_jax.simulation.results",
@@ -49,6 +52,7 @@ _NAMES = {
     "Tuning": "linbet_jax.statistics.tuning",
     "TuningCurve": "linbet_jax.statistics.tuning",
     "dataset": "linbet_jax.bandits.datasets",
+    "from_log": "linbet_jax.statistics.logs",
     "load": "linbet_jax.sweep.table",
     "make_policy": "linbet_jax.policies",
     "simulate": "linbet_jax.simulation.simulator",
@@ -60,6 +64,7 @@ _NAMES = {
 __all__ = [
     "Coverage",
     "LinearBandit",
+    "LogFit",
     "Policy",
     "Region",
     "Result",
@@ -69,6 +74,7 @@ __all__ = [
     "__version__",
     "dataset",
     "datasets",
+    "from_log",
     "kernels",
     "load",
     "make_policy",
@@ -80,6 +86,7 @@ __all__ = [
     "simulate",
     "simulate_grid",
     "sweep",
+    "tails",
     "theory",
     "tune",
 ]

@@ -74,6 +74,13 @@ def plots(horizon, seeds, two, names):
                         np.arange(1, seeds + 1), values, 0.9 * values, 1.1 * values, band=True)
         for r, values in zip((pair[0], many[-1]), finals, strict=True)
     ]  # fmt: skip
+    random = np.random.default_rng(0)
+    rows = np.eye(3)[random.integers(3, size=300)]
+    fit = lb.from_log(rows, rows @ [1.0, 0.5, 0.2] + random.standard_t(3, size=300), epsilon=0.5, resamples=50)
+    yield "tail", plotting.tail_figure(fit, title="The tail of a log")
+    ratio = random.normal(size=(4, 6))
+    names = {"rows": ["t(1.2)", "t(3)", "Gaussian", "lock"], "columns": ["OFUL", "TOFU", "CRT"] * 2}
+    yield "map", plotting.ratio_map(ratio, 50 + ratio, 60 + ratio, **names, halves=("literal", "tuned"), title="A map")
     yield "chart", plotting.chart_figure([[plotting.Chart("Final regrets in order", "rank", "regret", series)]])
 
 

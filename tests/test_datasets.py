@@ -149,8 +149,8 @@ def test_make_instance():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: dataset("S5"), "name must be one of S1, S2, S3, S4, got 'S5'"),
-        (lambda: dataset(3), "name must be one of S1, S2, S3, S4, got 3"),
+        (lambda: dataset("S5"), "name must be one of S1, S2, S3, S4, lock, long, trap, got 'S5'"),
+        (lambda: dataset(3), "name must be one of S1, S2, S3, S4, lock, long, trap, got 3"),
         (lambda: dataset("S1", instance_seed=-1), "0 <= instance_seed <= 4294967294, got -1"),
         (lambda: dataset("S1", instance_seed=2**32 - 1), "0 <= instance_seed <= 4294967294, got 4294967295"),
         (lambda: dataset("S1", instance_seed=1.0), "instance_seed must be an integer .* got 1.0"),

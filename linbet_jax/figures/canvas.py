@@ -89,18 +89,25 @@ def label_room(labels: Sequence[str]) -> float:
 
 
 def axes_grid(
-    widths: Sequence[int], what: str, title: str, note: str, room: float = 0.0, names: int = 0
+    widths: Sequence[int],
+    what: str,
+    title: str,
+    note: str,
+    room: float = 0.0,
+    names: int = 0,
+    *,
+    panel: float = _PANEL_WIDTH,
 ) -> tuple[Figure, Any]:
     """A figure with rows of axes of one size, below a title and above a note, both wrapped to its width.
 
     To the right of all axes there are `room` inches for labels, more where the usual space is more; axes are as high as
-    `names` labels are, one above the other, where the usual height is less.
+    `names` labels are, one above the other, where the usual height is less. An axis is `panel` inches wide.
     """
     if len(set(widths)) != 1 or 0 in widths:
         raise ValueError(f"rows must hold equally many {what}, one at least, got {list(widths)}")
     rows, columns = len(widths), widths[0]
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
-    width = _LEFT + right + columns * _PANEL_WIDTH + (columns - 1) * between
+    width = _LEFT + right + columns * panel + (columns - 1) * between
     panel_height = max(_PANEL_HEIGHT, names * LABEL_STEP / 72)
     panels_height = rows * panel_height + (rows - 1) * _BETWEEN_ROWS
     figure = StyledFigure(width, panels_height)
@@ -123,7 +130,7 @@ def axes_grid(
             "right": 1 - right / width,
             "top": 1 - top / height,
             "bottom": bottom / height,
-            "wspace": between / _PANEL_WIDTH,
+            "wspace": between / panel,
             "hspace": _BETWEEN_ROWS / panel_height,
         },
     )

@@ -36,6 +36,7 @@ from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.regret import Summary, fitted_exponent, summarize
 
 if TYPE_CHECKING:
+    from linbet_jax.statistics.logs import LogFit
     from linbet_jax.statistics.tuning import TuningCurve
 
 __all__ = [
@@ -57,10 +58,12 @@ __all__ = [
     "policy_colors",
     "policy_label",
     "policy_sign",
+    "ratio_map",
     "robust_limits",
     "save_figure",
     "spread_apart",
     "styled",
+    "tail_figure",
     "tuning_figure",
 ]
 
@@ -77,6 +80,9 @@ REFERENCE_COLOR = "#9A9A9A"
 _BARS = 6  # error bars per curve
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
+_LIGHTEST = 8.0  # the largest tail index drawn
+_CELL_WIDTH = 0.47  # inches, of a map
+_DARK = 1.0  # of a map's colours: what is written on them is white
 _HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 _ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 
@@ -350,6 +356,99 @@ def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[s
         y_label += "\n(some lie above the axis)"
     title = f"{curves[-1].bandit}, T={curves[-1].horizon:,}"
     return Chart(title, "radius_scale", y_label, series, (True, False), limits)
+
+
+def tail_figure(fit: LogFit, *, title: str = "", note: str = "") -> Figure:
+    """The tail of a log's residuals: its index against the number of order statistics, and the share beyond a size.
+
+    Args:
+        fit: of `from_log`.
+        title: above everything.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own: left the three estimates with their intervals as bands and the index
+        that 1 + epsilon must stay below; right P(|residual| > x) beside the Pareto tail of Hill's index.
+    """
+    colors = dict(zip(fit.tails, OWN_COLORS, strict=False))
+    indices = [
+        Series(curve.method, colors[name], curve.counts, np.minimum(curve.alpha, _LIGHTEST),
+               np.minimum(curve.low, _LIGHTEST), np.minimum(curve.high, _LIGHTEST), band=True, marker="")
+        for name, curve in fit.tails.items()
+    ]  # fmt: skip
+    ends = [min(curve.counts[0] for curve in fit.tails.values()), max(c.counts[-1] for c in fit.tails.values())]
+    order = [1.0 + fit.epsilon] * 2
+    indices.append(Series(f"1+ε = {order[0]:.3g}", REFERENCE_COLOR, ends, order, line="--", marker=""))
+    sizes = np.sort(np.abs(fit.residuals))[::-1]
+    index = fit.tails["hill"].usual
+    kept = np.unique(np.geomspace(1, sizes.size, 400).astype(np.int64)) - 1  # as many as one sees
+    kept = kept[sizes[kept] > 0][::-1]
+    at, share = sizes[kept], (kept + 1) / sizes.size
+    tail = sizes[index.k] * np.geomspace(1, sizes[0] / sizes[index.k], 20)
+    fitted = index.k / sizes.size * (tail / tail[0]) ** -index.alpha
+    beyond = [
+        Series("", "#333333", at, share, line="", size=2.4),
+        Series(f"index {index.alpha:.2f}", colors["hill"], tail, fitted, marker=""),
+    ]
+    charts = [
+        Chart("tail index", "order statistics k", "tail index α", indices, (True, False), (0.0, _LIGHTEST)),
+        Chart("share beyond", "|residual|", "P(|residual| > x)", beyond, (True, True)),
+    ]
+    return chart_figure([charts], title=title, note=note)
+
+
+def ratio_map(
+    ratio: ArrayLike,
+    above: ArrayLike,
+    below: ArrayLike,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    halves: tuple[str, str],
+    title: str = "",
+    note: str = "",
+) -> Figure:
+    """A map of coloured cells with two numbers each, in two halves side by side.
+
+    Args:
+        ratio: `[R, C]` decides the colour: blue below 0, red above it, full at 1 and -1; NaN is an empty cell.
+        above: `[R, C]` upper number.
+        below: `[R, C]` lower number.
+        rows: `[R]` names.
+        columns: `[C]` names, those of the left half first; both halves have equally many.
+        halves: their headings.
+        title: above everything.
+        note: small print below everything.
+
+    Returns:
+        The figure, on an Agg canvas of its own.
+    """
+    shades, numbers = np.asarray(ratio, np.float64), (np.asarray(above), np.asarray(below))
+    half = len(columns) // 2
+    with styled():
+        figure, axes = axes_grid([2], "maps", title, note, names=2 * len(rows), panel=_CELL_WIDTH * half)
+        for which, (ax, heading) in enumerate(zip(axes[0], halves, strict=True)):
+            part = slice(which * half, (which + 1) * half)
+            ax.pcolormesh(shades[:, part], cmap="RdBu_r", vmin=-1.6, vmax=1.6, edgecolors="white", linewidth=0.8)
+            for row, column in zip(*np.nonzero(np.isfinite(shades[:, part])), strict=True):
+                dark = abs(shades[row, part][column]) > _DARK
+                for values, place in zip(numbers, (0.3, 0.72), strict=True):
+                    text = _share_text(float(values[row, part][column]))
+                    style: Any = {"fontsize": 6.5, "color": "white" if dark else "black", "parse_math": False}
+                    ax.text(column + 0.5, row + place, text, ha="center", va="center", **style)
+            ax.set(xlim=(0, half), ylim=(len(rows), 0))
+            places = np.arange(half) + 0.5
+            ax.set_xticks(places, [name.replace(" ", "\n") for name in columns[part]], fontsize=7.5, parse_math=False)
+            ax.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=7.2, parse_math=False)
+            ax.tick_params(length=0)
+            ax.grid(visible=False)
+            ax.set_title(heading, loc="left", pad=5, parse_math=False)
+    return figure
+
+
+def _share_text(value: float) -> str:
+    """A percentage in two digits or three."""
+    return "0" if value < 0.05 else f"{value:.2g}" if value < 9.95 else f"{value:.0f}"
 
 
 def _draw_chart(ax: Axes, chart: Chart) -> None:

@@ -22,12 +22,13 @@ References:
 
 from linbet_jax.noise._base import PayoffLaw, admissible_epsilon, check_means, traceable, variates
 from linbet_jax.noise.custom import Custom
-from linbet_jax.noise.empirical import Empirical
+from linbet_jax.noise.empirical import Empirical, EmpiricalPerArm
 from linbet_jax.noise.laws import (
     CenteredPareto,
     Gaussian,
     LogNormal,
     Pareto,
+    Spikes,
     StudentT,
     SymmetricPareto,
     SymmetricStable,
@@ -38,7 +39,8 @@ from linbet_jax.noise.mixture import Mixture
 from linbet_jax.noise.words import exponential, float_dtype, half_turn, stream_words, uniform
 
 __all__ = [
-    "CenteredPareto", "Custom", "Empirical", "Gaussian", "LogNormal", "Mixture", "Pareto", "PayoffLaw", "StudentT",
-    "SymmetricPareto", "SymmetricStable", "TwoPoint", "TwoPointNoise", "admissible_epsilon", "check_means",
-    "exponential", "float_dtype", "half_turn", "stream_words", "traceable", "uniform", "variates",
+    "CenteredPareto", "Custom", "Empirical", "EmpiricalPerArm", "Gaussian", "LogNormal", "Mixture", "Pareto",
+    "PayoffLaw", "Spikes", "StudentT", "SymmetricPareto", "SymmetricStable", "TwoPoint", "TwoPointNoise",
+    "admissible_epsilon", "check_means", "exponential", "float_dtype", "half_turn", "stream_words", "traceable",
+    "uniform", "variates",
 ]  # fmt: skip

@@ -1,8 +1,9 @@
-"""The law of a user's own numbers: residuals that are drawn again with equal probability."""
+"""The laws of a user's own numbers: residuals that are drawn again with equal probability."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -13,8 +14,9 @@ from jax.typing import DTypeLike
 
 from linbet_jax.noise._base import Base, real_numbers
 from linbet_jax.noise.moments import Array
-from linbet_jax.noise.words import high_product
+from linbet_jax.noise.words import high_product, uniform
 
+_MOST = 2**24  # residuals of all arms together
 _CHUNK = 2**22  # numbers that a moment holds in memory at a time
 
 
@@ -96,6 +98,10 @@ class Empirical(Base):
         label = vars(type(self)).get("label", type(self).__name__)  # a subclass is another law
         return f"{label}({self.residuals.size})"
 
+    def residuals_at(self, mean: float) -> npt.NDArray[np.float64]:
+        """[n] the residuals of an arm with this mean: here all of them."""
+        return self.residuals
+
     def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], None]:
         """The residuals are the leaf: one program serves all laws of as many."""
         return ((jax.tree_util.GetAttrKey("residuals"), self.residuals),), None
@@ -122,9 +128,118 @@ class Empirical(Base):
         return np.concatenate(moments).reshape(np.shape(mean))
 
 
-def _restored(cls: Any, residuals: Any) -> Any:
+@jax.tree_util.register_pytree_with_keys_class
+class EmpiricalPerArm(Empirical):
+    """Noise from measured residuals of each arm: payoff = mean + r, r one of the numbers of the arm with this mean.
+
+    A law is told an arm's mean alone, so the means must differ; one that belongs to no arm gets the nearest arm's
+    numbers. Each arm's residuals are shifted to mean 0. Moments are exact, finite sums.
+
+    Attributes:
+        residuals: [n] float64, arm after arm, each arm's ascending and of mean 0; read-only.
+        means: [K] the arms' means, ascending; read-only.
+        starts: [K + 1] where each arm's residuals begin, and n; read-only.
+    """
+
+    means: npt.NDArray[np.float64]
+    starts: npt.NDArray[np.int32]
+    label: ClassVar[str] = "empirical per arm"
+
+    def __init__(self, means: npt.ArrayLike, residuals: Sequence[npt.ArrayLike]) -> None:
+        """Builds the law.
+
+        Args:
+            means: [K] the arms' means, in any order, no two equal.
+            residuals: for each arm its payoffs minus their mean, [n_i] finite, n_i >= 1, 2^24 in all at most.
+
+        Raises:
+            ValueError: anything else.
+        """
+        at = np.asarray(means, np.float64)
+        if at.ndim != 1 or at.size != len(residuals) or not np.isfinite(at).all():
+            raise ValueError(f"EmpiricalPerArm: means must be one finite number for each list of residuals, got {at}")
+        order = np.argsort(at)
+        at = at[order]
+        if np.any(at[1:] == at[:-1]):
+            raise ValueError(f"EmpiricalPerArm: means must differ, got {at[1:][at[1:] == at[:-1]][0]!r} twice")
+        parts = [Empirical(residuals[arm]).residuals for arm in order]
+        starts = np.cumsum([0, *(part.size for part in parts)]).astype(np.int32)
+        if starts[-1] > _MOST:
+            raise ValueError(f"EmpiricalPerArm: residuals must be at most {_MOST} numbers in all, got {starts[-1]}")
+        for name, array in (("residuals", np.concatenate(parts)), ("means", at), ("starts", starts)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether every arm's residuals are the same numbers with their signs turned."""
+        return all(np.array_equal(part, -part[::-1]) for part in map(self.residuals_at, self.means))
+
+    def __eq__(self, other: object) -> bool:
+        """Equality of class and numbers."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(map(np.array_equal, self._arrays, other._arrays))
+
+    __hash__ = Empirical.__hash__
+
+    def __reduce__(self) -> Any:
+        """Pickles as its numbers."""
+        return _restored, (type(self), *self._arrays)
+
+    @property
+    def _arrays(self) -> tuple[Any, Any, Any]:
+        return self.residuals, self.means, self.starts
+
+    @property
+    def _digest(self) -> str:
+        return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in self._arrays)).hexdigest()
+
+    def residuals_at(self, mean: float) -> npt.NDArray[np.float64]:
+        """[n_i] the residuals of the arm with this mean, or with the nearest."""
+        arm = int(np.argmin(np.abs(self.means - mean)))
+        return self.residuals[self.starts[arm] : self.starts[arm + 1]]
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], None]:
+        """The arrays are the leaves."""
+        names = ("residuals", "means", "starts")
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in names), None
+
+    def moment_bounds(self, order: float, low: float, high: float) -> tuple[float, float]:
+        """Returns the largest raw and central moments over the arms whose means are in [low, high], and its ends."""
+        means = np.array([low, *self.means[(self.means >= low) & (self.means <= high)], high])
+        return float(np.max(self.raw_moment(order, means))), float(np.max(self.central_moment(order, means)))
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        return uniform(words[..., 0, :], dtype)
+
+    def _payoff(self, standard: jax.Array, mean: jax.Array) -> jax.Array:
+        dtype = standard.dtype
+        arm = jnp.argmin(jnp.abs(jnp.asarray(self.means, dtype) - mean[..., None]), axis=-1)
+        # A simulation holds all leaves as floating-point numbers, which are exact up to `_MOST`.
+        first, last = (jnp.asarray(self.starts).astype(jnp.int32)[arm + more] for more in (0, 1))
+        # A uniform is never 0 and may round to 1.
+        drawn = first + jnp.ceil(standard * (last - first).astype(dtype)).astype(jnp.int32) - 1
+        return mean + jnp.asarray(self.residuals, dtype)[drawn]
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        pairs = zip(np.ravel(x), np.ravel(mean), strict=True)
+        shares = [np.mean(self.residuals_at(m) <= value - m) for value, m in pairs]
+        return np.reshape(shares, np.shape(x))
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        moments = [np.mean(np.abs(m + self.residuals_at(m)) ** order) for m in np.ravel(mean)]
+        return np.reshape(moments, np.shape(mean))
+
+    def _central(self, order: float, mean: Array) -> npt.ArrayLike:
+        moments = [np.mean(np.abs(self.residuals_at(m)) ** order) for m in np.ravel(mean)]
+        return np.reshape(moments, np.shape(mean))
+
+
+def _restored(cls: Any, *arrays: Any) -> Any:
     law = object.__new__(cls)
-    if isinstance(residuals, np.ndarray):
-        residuals.setflags(write=False)
-    object.__setattr__(law, "residuals", residuals)
+    for name, array in zip(("residuals", "means", "starts"), arrays, strict=False):
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)
+        object.__setattr__(law, name, array)
     return law

@@ -327,6 +327,45 @@ class TwoPoint(Base):
         return math.pow(self.value, order) * (q * np.power(1.0 - q, order) + (1.0 - q) * np.power(q, order))
 
 
+@law("spikes", size=-math.inf, probability=0.0)
+class Spikes(Base):
+    """Rare spikes of mean 0 in all: `size` with the given probability p, else -size p/(1-p), so that the mean is 0.
+
+    A negative size is a spike down. E|noise|^q = |size|^q p (1 + (p/(1-p))^(q-1)).
+
+    Attributes:
+        size: of the spike, in units of payoff, -inf < size < inf.
+        probability: of the spike at each pull, 0 < probability < 1.
+    """
+
+    size: float
+    probability: float
+    uppers: ClassVar[dict[str, float]] = {"probability": 1.0}
+
+    @property
+    def symmetric(self) -> bool:
+        """Both values are as far and as likely for probability 1/2 alone."""
+        return self.probability == 0.5 or self.size == 0.0
+
+    @property
+    def rest(self) -> float:
+        """What is paid, beside the mean, where there is no spike."""
+        return -self.size * self.probability / (1.0 - self.probability)
+
+    def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
+        size, probability = jnp.asarray(self.size, dtype), jnp.asarray(self.probability, dtype)
+        spike = uniform(words[..., 0, :], dtype) <= probability
+        return jnp.where(spike, size, -size * probability / (1.0 - probability))
+
+    def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
+        spike = self.probability * (x >= mean + self.size)
+        return spike + (1.0 - self.probability) * (x >= mean + self.rest)
+
+    def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
+        spike = self.probability * np.power(abs(mean + self.size), order)
+        return spike + (1.0 - self.probability) * np.power(abs(mean + self.rest), order)
+
+
 @law("two-point noise", gamma=0.0)
 class TwoPointNoise(Base):
     """Two-point noise of mean 0 and variance 1: -gamma, or 1/gamma with probability gamma^2/(1+gamma^2).

@@ -9,7 +9,10 @@ from linbet_jax.statistics import tables
 from linbet_jax.statistics.tables import between, escaped_markdown, number
 from linbet_jax.sweep.table import LoadedCell
 
-__all__ = ["csv_text", "headings", "latex", "markdown", "rows"]
+__all__ = ["QUANTILES", "csv_text", "headings", "latex", "markdown", "rows"]
+
+QUANTILES = (0.9, 0.99)  # of the final regret over seeds, shown beside mean and median
+_QUANTILE_NAMES = [f"{probability:g} quantile" for probability in QUANTILES]
 
 
 def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, PolicyVariant | None, list[str]]]:
@@ -22,13 +25,14 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
         variant = variants.get(cell.id)
         texts = [setting.labels[cell.id], *(plain_value(cell.value(name)) for name in swept_parameters(report.sweep))]
         if variant is None:
-            texts += [cell.state, *["–"] * 5]
+            texts += [cell.state, *["–"] * (5 + len(QUANTILES))]
         else:
             final = variant.final
             count = f"{final.n}" if not final.unhealthy else f"{final.n} of {final.seeds}, {final.unhealthy} unhealthy"
             if cell.state == "partial":
                 count += f" (of {cell.seeds} asked)"
-            mean, *others = (number(value, 4) for value in (final.mean, final.median, final.trimmed_mean, final.sd))
+            shown = (final.mean, final.median, *final.quantile(QUANTILES), final.trimmed_mean, final.sd)
+            mean, *others = (number(value, 4) for value in shown)
             texts += [count, mean, between(final, 4), *others]
         lines.append((cell, variant, texts))
     return lines
@@ -37,7 +41,7 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
 def headings(report: SweepReport) -> list[str]:
     """Of the columns of `rows`."""
     names = map(parameter_name, swept_parameters(report.sweep))
-    return ["policy", *names, "seeds", "mean regret", "interval", "median", "trimmed mean", "sd"]
+    return ["policy", *names, "seeds", "mean regret", "interval", "median", *_QUANTILE_NAMES, "trimmed mean", "sd"]
 
 
 def markdown(report: SweepReport) -> str:
@@ -66,6 +70,8 @@ def csv_text(report: SweepReport) -> str:
             fields += [cell.value(name) for name in parameters]
             fields += [cell.state, cell.stored, None if final is None else final.unhealthy]
             fields += [None if final is None else float(getattr(final, name)) for name in statistics]
+            fields += [None] * len(QUANTILES) if final is None else map(float, final.quantile(QUANTILES))
             fields += [cell.journey.run_seconds, cell.journey.compile_seconds, cell.error]
             body.append(fields)
-    return tables.csv_text([*names, *statistics, "run_seconds", "compile_seconds", "error"], body, digits=None)
+    head = [*names, *statistics, *_QUANTILE_NAMES, "run_seconds", "compile_seconds", "error"]
+    return tables.csv_text(head, body, digits=None)

@@ -112,6 +112,24 @@ class Summary:
         """Whether an interval exists at all: two healthy seeds or more."""
         return self.n > 1
 
+    def exceeding(self, threshold: float) -> Estimate:
+        """Share of the healthy seeds whose value is above a threshold: how likely a run is that costs more than that.
+
+        Args:
+            threshold: any number.
+
+        Returns:
+            `[...]` the share with its Clopper-Pearson interval at this summary's level; NaN where no seed is healthy.
+        """
+        counts = np.count_nonzero(self.values > threshold, axis=0)
+        ends = [
+            share_interval(int(count), self.n, level=self.level, method="clopper-pearson") for count in np.ravel(counts)
+        ]
+        low, high = np.reshape(np.transpose(np.array(ends).reshape(-1, 2)), (2, *np.shape(counts)))
+        share = np.asarray(counts / self.n if self.n else np.full(np.shape(counts), np.nan))
+        nothing = np.full(np.shape(counts), np.nan)
+        return Estimate(share, low, high, nothing, self.n, self.seeds, self.unhealthy, self.level, "clopper-pearson")
+
     def quantile(self, probability: float | Sequence[float]) -> FloatArray:
         """Quantiles over the healthy seeds (linear interpolation).
 

@@ -25,7 +25,18 @@ from linbet_jax.simulation.display import ProgressChoice, check_progress, showin
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.regret import Summary, summarize
 
-__all__ = ["GRID", "TUNING", "Maker", "Tuning", "TuningCurve", "check_criterion", "choose_scale", "tune", "tuning_key"]
+__all__ = [
+    "GRID",
+    "TUNING",
+    "Maker",
+    "Tuning",
+    "TuningCurve",
+    "check_criterion",
+    "choose_scale",
+    "optimism",
+    "tune",
+    "tuning_key",
+]
 
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 TUNING = 2**32 - 1  # folded into the key for tuning; seeds count up from 0 and stay below it
@@ -80,6 +91,10 @@ class TuningCurve:
     def summaries(self) -> list[Summary]:
         """`[G]` mean, interval and quantiles of the final regret at each scale, over its healthy seeds."""
         return [summarize(r, h) for r, h in zip(self.regret, self.health, strict=True)]
+
+    def optimism(self, seeds: int) -> Summary:
+        """How much too good the best scale looks on so few of the tuning seeds; see the function `optimism`."""
+        return optimism(self.regret[:, ~np.any(self.health != 0, axis=0)], seeds, self.criterion)
 
     @property
     def at_edge(self) -> bool:
@@ -169,6 +184,40 @@ def choose_scale(
     values = _criterion_values(regret, health, criterion)
     healthy = [(value, -scale) for value, scale in zip(values, grid, strict=True) if not np.isnan(value)]
     return -min(healthy)[1] if healthy else 1.0
+
+
+def optimism(regret: npt.NDArray[np.float64], seeds: int, criterion: str | float = "mean") -> Summary:
+    """How much too good the best scale looks on few seeds: its criterion on all other seeds, less what they promised.
+
+    Seeds are nested: the N tuning seeds are cut into groups of `seeds`, and each group chooses its own scale, which the
+    seeds of all other groups then judge. The groups are the sample that the interval rests on.
+
+    Args:
+        regret: `[G, N]` final regret per scale and tuning seed, all of them healthy.
+        seeds: of a group, from 1 to N / 2; what is left over at the end judges and does not choose.
+        criterion: "mean", "median", or the probability of a quantile.
+
+    Returns:
+        Summary over the groups; its `n` is their number.
+
+    Raises:
+        ValueError: naming the field, its value and what is allowed.
+    """
+    count = regret.shape[1]
+    seeds = whole_number("seeds", seeds, 1)
+    if 2 * seeds > count:
+        raise ValueError(f"seeds={seeds}: must be from 1 to {count // 2}, half of the {count} healthy tuning seeds")
+    judged = check_criterion(criterion)
+    excess = []
+    for first in range(0, count - seeds + 1, seeds):
+        chooses = np.isin(np.arange(count), np.arange(first, first + seeds))
+        promised, others = (
+            _criterion_values(regret[:, some], np.zeros((len(regret), 1), np.int64), judged)
+            for some in (chooses, ~chooses)
+        )
+        best = int(np.argmin(promised))
+        excess.append(others[best] - promised[best])
+    return summarize(np.array(excess))
 
 
 def tune(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM, CellChoice, Choice, Sweep
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM, CellChoice, Choice, Sweep
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -26,7 +26,7 @@ from linbet_jax.sweep.schema import (
 __all__ = ["CELL_KEYS", "SETS", "read"]
 
 PAPER = ("S1", "S2", "S3", "S4")
-SETS = (*PAPER, UNIFORM, LOWER_BOUND)
+SETS = (*PAPER, UNIFORM, LOWER_BOUND, *SEPARATING)
 RECORDS = 200
 
 _BOUNDS = ("raw_moment_bound", "central_moment_bound", "theta_norm", "arm_norm", "mean_bound")
@@ -35,6 +35,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(PAPER, ("instance_seed", "resample", "noise", "epsilon", *_BOUNDS)),
     UNIFORM: ("K", "d", "best_mean", "instance_seed", "resample", "noise", "epsilon", *_BOUNDS),
     LOWER_BOUND: ("d", "epsilon", "instance_seed", "resample"),
+    **dict.fromkeys(SEPARATING, ("gap", "angle", "length", "probability", "noise", "epsilon")),
     ARMS: ("arms", "theta_star", "noise", "epsilon", *_BOUNDS),
     "module:function": ("options",),
 }

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ARMS", "LOWER_BOUND", "UNIFORM", "CellChoice", "Choice", "Sweep", "in_words"]
+__all__ = ["ARMS", "LOWER_BOUND", "SEPARATING", "UNIFORM", "CellChoice", "Choice", "Sweep", "in_words"]
 
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
+SEPARATING = ("lock", "long", "trap")  # further kinds, whose values are dials
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Choice:
 
     Attributes:
         label: its name in the sweep file.
-        source: S1 to S4, uniform, lower-bound or arms; the name of a policy of this package; or `module:function`.
+        source: S1 to S4, uniform, lower-bound, lock, long, trap or arms; the name of a policy of this package; or
+            `module:function`.
         values: what the file says of it, under the file's own names.
         where: the table that it comes from, for messages.
     """

@@ -58,7 +58,9 @@ class _Strict(BaseModel):
 class SetTable(_Strict):
     """One `[sets.NAME]`: a data set, or a set of one's own."""
 
-    set: str | None = Field(None, description="S1, S2, S3, S4, uniform, lower-bound or 'module:function'")
+    set: str | None = Field(
+        None, description="S1, S2, S3, S4, uniform, lower-bound, lock, long, trap or 'module:function'"
+    )
     horizon: _Many[_Whole] | None = Field(None, description=_WHOLE)
     instance_seed: _Many[_Seed] | None = Field(
         None, description="a whole number, 0 to 4294967294: which instance" + _LISTS
@@ -71,6 +73,10 @@ class SetTable(_Strict):
     K: _Many[_Whole] | None = Field(None, description=_WHOLE)
     d: _Many[_Whole] | None = Field(None, description=_WHOLE)
     best_mean: _Many[_Positive] | None = Field(None, description=_POSITIVE)
+    gap: _Many[_Positive] | None = Field(None, description="a number with 0 < gap < 1" + _LISTS)
+    angle: _Many[_Positive] | None = Field(None, description="a number with 0 < angle < 180, degrees" + _LISTS)
+    length: _Many[_Positive] | None = Field(None, description=_POSITIVE)
+    probability: _Many[_Positive] | None = Field(None, description="a number with 0 < probability < 1" + _LISTS)
     arms: str | None = Field(None, description="the name of a .csv, .npy or .parquet file with one arm a row")
     theta_star: str | Annotated[list[float], Field(min_length=1)] | None = Field(
         None, description="the name of a .csv, .npy or .parquet file, or a list of numbers"

@@ -19,14 +19,14 @@ import numpy as np
 
 from linbet_jax import noise
 from linbet_jax.bandits.bandit import LinearBandit
-from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance
+from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance, separating
 from linbet_jax.errors import InputError, named
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.sweep import plugins
-from linbet_jax.sweep.model import ARMS, LOWER_BOUND, UNIFORM
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM
 
 __all__ = ["Built", "build", "build_bandit", "run_part"]
 
@@ -90,6 +90,8 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
     label = plain.value["label"]
     if source == LOWER_BOUND:
         return lower_bound(values["d"], values["epsilon"], horizon, instance_seed=seed or 0, resample=resample)
+    if source in SEPARATING:
+        return separating(source, noise=law, **values)
     if source == ARMS:
         return LinearBandit(values.pop("arms"), values.pop("theta_star"), law, name=label, **values)
     if source == UNIFORM:

@@ -25,6 +25,8 @@ from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
 __all__ = ["instance_hash", "spec", "with_files"]
 
+EMPIRICAL = "Empirical"  # the law of numbers in a file
+
 
 def spec(choice: Choice, folder: Path) -> dict[str, Any]:
     """A set as plain data: its values, with the arms of a file read in, and `content`, the hash of it all.
@@ -43,7 +45,8 @@ def spec(choice: Choice, folder: Path) -> dict[str, Any]:
         _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
         plain |= {"folder": str(folder), "digest": source}
     if "noise" in choice.values:
-        _law(choice.values["noise"], f"{choice.where}.noise")
+        plain["values"]["noise"] = _with_residuals(choice.values["noise"], folder, f"{choice.where}.noise")
+        _law(plain["values"]["noise"], f"{choice.where}.noise")
     return {**plain, "content": digest(_written(plain))}
 
 
@@ -81,7 +84,18 @@ def _laws() -> dict[str, Any]:
     exported = {name: getattr(noise, name) for name in noise.__all__}
     # Of numbers alone: a list in a sweep file multiplies the grid, so that it holds no mixture.
     plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
-    return {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
+    numbers = {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
+    return {**numbers, EMPIRICAL: noise.Empirical}
+
+
+def _with_residuals(values: Any, folder: Path, where: str) -> Any:
+    """A law's table, with the numbers of the file that `Empirical` names read in."""
+    if values.get("law") != EMPIRICAL or "residuals" not in values:
+        return values
+    where = f"{where}.residuals"
+    if not isinstance(values["residuals"], str):
+        raise InputError(f"{where} = {shown(values['residuals'])}: must be the name of a .csv, .npy or .parquet file")
+    return {**values, "residuals": _column(_matrix(folder / values["residuals"], where)[0])}
 
 
 def _law(values: Any, where: str) -> Any:

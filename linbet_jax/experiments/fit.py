@@ -1,0 +1,114 @@
+"""What `linbet fit` shows of a log: numbers, the picture of its tail, and a sweep that plays it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from linbet_jax.figures.plotting import save_figure, tail_figure
+from linbet_jax.statistics.logs import LogFit
+from linbet_jax.statistics.tables import aligned_table, csv_text, number, span
+from linbet_jax.statistics.tails import TailIndex
+from linbet_jax.storage.results import replacing, write_text
+
+__all__ = ["text", "write"]
+
+SWEEP = """\
+# {name}.toml: the bandit that was fitted to {source}. Run it with: linbet sweep {name}.toml
+name = "fitted to {source}"
+seeds = 32
+horizon = 10_000
+
+[sets.{name}]
+arms = "arms.csv"
+theta_star = "theta_star.csv"
+noise = {{ law = "Empirical", residuals = "residuals.npy" }}
+epsilon = {epsilon}
+
+[policies.oful]
+[policies.uniform]
+[policies.hvt_ucb]
+[policies.crt]
+radius_scale = [1.0, 0.1, 0.01]
+[policies.tofu]
+radius_scale = [1.0, 0.1, 0.01]
+"""
+NOTE = (
+    "Left: tail index of |residual| against the number of order statistics, with 95% intervals; moments of order "
+    "1 + ε need an index above it. Right: share of residuals beyond a size, and the Pareto tail of Hill's index at the "
+    "usual k."
+)
+
+
+def text(fit: LogFit) -> str:
+    """The fit in words and numbers."""
+    bandit, order = fit.bandit, 1 + fit.epsilon
+    means = np.asarray(bandit.means)
+    theta = [
+        [column, number(value, 4), number(played, 4)]
+        for column, value, played in zip(fit.columns, np.asarray(bandit.theta_star), _played(fit), strict=True)
+    ]
+    tails = [[f"|residual|, {c.method}", *_index(c.usual)] for c in fit.tails.values()]
+    tails += [[side, *_index(index)] for side, index in (("above, Hill", fit.above), ("below, Hill", fit.below))]
+    moments = [
+        [what, number(float(e.value), 4), f"{number(float(e.low), 4)} to {number(float(e.high), 4)}"]
+        for what, e in ((f"b, E|payoff|^{order:g}", fit.raw_moment), (f"c, E|noise|^{order:g}", fit.central_moment))
+    ]
+    lines = [
+        f"{fit.residuals.size:,} rows; {bandit.num_arms} arms in {bandit.dim} dimensions",
+        f"means {number(means.min(), 4)} to {number(means.max(), 4)}; best less second best {number(fit.gap, 4)}; "
+        f"standard deviation of the residuals {number(float(np.std(fit.residuals)), 4)}",
+        "",
+        aligned_table(["feature", "theta_star", "mean feature"], theta, left=1),
+        "",
+        aligned_table(["tail index", "alpha", "95% interval", "k"], tails, left=1),
+        "",
+        f"epsilon = {fit.epsilon:g}; the data support up to {fit.supported_epsilon:g}",
+        aligned_table(["moment", "value", "95% bootstrap interval"], moments, left=1),
+    ]
+    return "\n".join([*lines, *(f"NOTE: {note}" for note in fit.notes)])
+
+
+def write(fit: LogFit, out: Path, *, name: str, source: str) -> tuple[Path, ...]:
+    """The picture, the bandit's files and the sweep file.
+
+    Args:
+        fit: of `from_log`, with one law for all arms.
+        out: the folder, which is made where there is none.
+        name: of the set in the sweep file, and of that file.
+        source: of the log, in words.
+
+    Returns:
+        The files.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / f"tail{suffix}" for suffix in (".png", ".pdf")]
+    for path in files:
+        save_figure(tail_figure(fit, title=f"The tail of {source}", note=NOTE), path)
+    bandit, plain = fit.bandit, {}
+    plain["arms.csv"] = csv_text(list(fit.columns), _floats(np.asarray(bandit.arms)), digits=None)
+    plain["theta_star.csv"] = csv_text(list(fit.columns), _floats(np.asarray(bandit.theta_star)[None]), digits=None)
+    plain[f"{name}.toml"] = SWEEP.format(name=name, source=source, epsilon=repr(float(fit.epsilon)))
+    for stem, content in plain.items():
+        write_text(out / stem, content)
+    numbers = io.BytesIO()
+    np.save(numbers, fit.residuals)
+    with replacing(out / "residuals.npy") as temporary:
+        temporary.write_bytes(numbers.getvalue())
+    return (*files, *(out / stem for stem in plain), out / "residuals.npy")
+
+
+def _floats(matrix: np.ndarray) -> list[list[float]]:
+    """Rows of plain floats, which are written with a point: what counts rows is no index then."""
+    return [[float(value) for value in row] for row in matrix]
+
+
+def _played(fit: LogFit) -> np.ndarray:
+    """`[d]` the mean feature of the log."""
+    return np.asarray(fit.counts @ np.asarray(fit.bandit.arms) / max(1, fit.counts.sum()))
+
+
+def _index(index: TailIndex | None) -> list[str]:
+    return ["–"] * 3 if index is None else [*span(*index[:3], digits=2).split(" ", 1), f"{index.k}"]

@@ -1,0 +1,508 @@
+"""When robust policies pay: OFUL beside them over tail index, skew, horizon, size, gap and instances that separate.
+
+A cell is one policy on one world. It plays tuning replications with every `radius_scale` of the grid, then the
+evaluation with the literal scale, with the one of the least mean and with the one of the least 0.9-quantile on the
+tuning replications. Whether robust policies pay is asked of one of them, chosen on the tuning replications too, so that
+the evaluation compares two policies and picks none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.bandits.datasets import separating
+from linbet_jax.bandits.separating import spike_size
+from linbet_jax.errors import InputError
+from linbet_jax.experiments import shared
+from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, StudyCell, long_form
+from linbet_jax.experiments.later import policies as own_policies
+from linbet_jax.experiments.shared import Task
+from linbet_jax.figures.plotting import ratio_map
+from linbet_jax.noise import CenteredPareto, PayoffLaw, Spikes, StudentT
+from linbet_jax.policies import entry
+from linbet_jax.policies.costs import pull_microseconds
+from linbet_jax.policies.labels import policy_label
+from linbet_jax.statistics.intervals import Estimate, bootstrap_interval
+from linbet_jax.statistics.regret import Summary, paired_difference, summarize
+from linbet_jax.statistics.tables import aligned_table, interval, number, span
+from linbet_jax.statistics.tuning import GRID, choose_scale, optimism
+from linbet_jax.storage import provenance
+
+__all__ = ["Finding", "World", "cells_of", "findings_of", "plan", "players", "worlds"]
+
+SEED = 13  # of the experiment's key; tuning draws from the next one
+SEEDS, TUNING_SEEDS, HORIZON = 128, 32, 10_000
+FULL_SEEDS, FULL_TUNING_SEEDS, FULL_HORIZON = 1024, 64, 100_000
+DELTA, RIDGE = 0.1, 1.0
+ARMS, DIM, GAP = 10, 4, 0.3  # of the worlds where nothing else is said
+NORMAL = 1e30  # degrees of freedom: the normal law to rounding, in the program of the other t laws
+RARE = 1e-3  # probability of a spike
+BULK = 0.6745  # the median of |noise|, that of a standard normal: laws differ in their tails
+SHORTER = 0.95  # norm of the best arm
+LONGEST = 30.0  # seconds of a core that a cell may take but with `full`
+COSTLY = 2.0  # times OFUL a pull: a policy that costs more is left out, the paper's own apart
+PAPER, REFERENCE = ("menu", "tofu"), "greedy"
+TUNED = ("mean", 0.9)  # what a scale is chosen by
+RADII = ("literal", "tuned by mean", "tuned by 0.9-quantile")
+FAR = 0.99  # the quantile that is shown
+FEW = (4, 8, 16)  # tuning seeds whose optimism is shown
+
+
+# What is played ------------------------------------------------------------------------------------------------------
+
+
+class World(NamedTuple):
+    """A bandit, the axis of the map that it lies on, and its horizon."""
+
+    axis: str
+    bandit: LinearBandit
+    horizon: int
+
+
+def sphere(num_arms: int, dim: int, gap: float, noise: PayoffLaw, epsilon: float, name: str) -> LinearBandit:
+    """Arms of norm 1, the best of norm 0.95, so that nobody is right by playing the longest arm, or the first.
+
+    The best has mean 0.9, the second 0.9 - gap, the others less; theta_star has norm 1.
+    """
+    random = np.random.default_rng([num_arms, dim])
+    theta = np.eye(dim)[0]
+    means = np.concatenate([[0.9, 0.9 - gap], random.uniform(-0.9, 0.9 - gap, num_arms - 2)])
+    across = random.normal(size=(num_arms, dim - 1))
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    norms = np.where(np.arange(num_arms) == 0, SHORTER, 1.0)
+    arms = np.column_stack([means, np.sqrt(norms**2 - means**2)[:, None] * across])
+    return LinearBandit(np.roll(arms, 1 + num_arms // 2, axis=0), theta, noise, epsilon=epsilon, name=name)
+
+
+def with_bulk(law: Callable[[float], Any]) -> Any:
+    """The law of a family, given by its scale, whose median of |noise| is `BULK`."""
+    standard = law(1.0)
+    low, high = 0.0, 1e3
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        within = standard.cdf(middle) - standard.cdf(-middle)
+        low, high = (middle, high) if within < 0.5 else (low, middle)
+    return law(BULK / high)
+
+
+def worlds(horizon: int) -> dict[str, World]:
+    """The map, by name; `horizon` is that of the worlds where no other is said."""
+    laws: dict[str, tuple[str, Any]] = {
+        **{f"t({df:g})": ("tail", with_bulk(functools.partial(StudentT, df))) for df in (1.2, 1.5, 2.0, 3.0)},
+        "Gaussian": ("tail", StudentT(NORMAL)),
+        **{f"Pareto({a:g})": ("skew", with_bulk(functools.partial(CenteredPareto, a))) for a in (1.5, 2.5)},
+        "spikes up": ("skew", Spikes(spike_size(RARE, 1.0), RARE)),
+        "spikes down": ("skew", Spikes(-spike_size(RARE, 1.0), RARE)),
+    }
+
+    def made(name: str, law: Any, num_arms: int = ARMS, dim: int = DIM, gap: float = GAP) -> LinearBandit:
+        epsilon = min(1.0, round(0.9 * (law.max_order - 1.0), 3))
+        return sphere(num_arms, dim, gap, law, epsilon, name)
+
+    heavy = laws["t(1.5)"][1]
+    found = {name: World(axis, made(name, law), horizon) for name, (axis, law) in laws.items()}
+    for times, label in ((0.1, "T/10"), (10, "10 T")):
+        found[f"t(1.5), {label}"] = World("T", made(f"t(1.5), {label}", heavy), int(horizon * times))
+    found["t(1.5), K=50, d=10"] = World("K, d", made("t(1.5), K=50, d=10", heavy, 50, 10), horizon)
+    for gap in (0.1, 0.6):
+        name = f"t(1.5), gap {gap:g}"
+        found[name] = World("gap", made(name, heavy, gap=gap), horizon)
+    found |= {kind: World("instances", separating(kind), horizon) for kind in ("lock", "long", "trap")}
+    found["lock, 10 T"] = World("instances", separating("lock"), 10 * horizon)
+    return found
+
+
+def players() -> list[str]:
+    """OFUL first, greedy play last, and between them by rule the robust policies.
+
+    These are the paper's two, and each policy that is proved for adaptive play under noise that need be neither
+    sub-Gaussian nor symmetric, on arms that need not be orthonormal, at a cost of at most twice OFUL's a pull.
+    """
+    cost = functools.partial(pull_microseconds, num_arms=ARMS, dim=DIM)
+
+    def robust(name: str) -> bool:
+        about = entry(name)
+        wide = about.assumption not in ("sub-Gaussian noise", "symmetric noise") and about.sets != "orthonormal"
+        return name in PAPER or (about.valid == "adaptive" and wide and cost(name) <= COSTLY * cost("oful"))
+
+    return ["oful", *filter(robust, own_policies()), REFERENCE]
+
+
+def cells_of(
+    played: Mapping[str, World], names: Sequence[str], *, full: bool, tuning_seeds: int, **asked: Any
+) -> tuple[list[Task], list[StudyCell], list[str]]:
+    """Every policy's task and cell in every world, and why others are not played."""
+    tasks, cells, refused = [], [], []
+    programs = set()  # worlds of one shape and kind of law share one
+    for place, world in played.items():
+        instance = provenance.instance_digest(world.bandit)
+        constants: dict[str, Any] = {"horizon": world.horizon, "delta": DELTA, "ridge": RIDGE, "key": SEED, **asked}
+        for name in names:
+            task = Task(place, world.bandit, instance, name, scales=(1.0,), **constants)
+            try:
+                task.made()
+            except InputError as error:
+                refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
+                continue
+            count = len(GRID) * tuning_seeds + len(RADII) * task.seeds if tuned(task) else task.seeds
+            program = (name, world.bandit.num_arms, world.bandit.dim, world.horizon, type(world.bandit.noise))
+            cell = task.cell(
+                functools.partial(compute, tuning_seeds),
+                replications=count,
+                programs=int(program not in programs),
+                tuning_seeds=tuning_seeds,
+            )
+            programs.add(program)
+            if full or cell.core_seconds <= LONGEST:
+                tasks.append(task)
+                cells.append(cell)
+            else:
+                seconds = f"{cell.core_seconds:.0f} s"
+                refused.append(f"{policy_label(name)} on {place} would take {seconds} of a core: --full plays it")
+    return tasks, cells, refused
+
+
+def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
+    """128 seeds and T = 10,000; with `full` 1,024 seeds and T = 100,000."""
+    pulls = horizon or (FULL_HORIZON if full else HORIZON)
+    asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
+    tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
+    played = worlds(pulls)
+    tasks, cells, refused = cells_of(played, players(), full=full, tuning_seeds=tuning_seeds, **asked)
+    config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=tuning_seeds, grid=list(GRID))
+
+    def show(results: Mapping[str, CellResult]) -> Outputs:
+        found, notes = findings_of(tasks, tuning_seeds, results), shared.notes_in(results)
+        about = ABOUT.format(arms=ARMS, dim=DIM, gap=GAP, horizon=pulls)
+        return outputs("when", played, found, refused, notes, title="When robust policies pay", about=about)
+
+    # Cells of one policy after each other: worlds of one shape and kind of law share its program.
+    cells.sort(key=lambda cell: str(cell.identity["policy"]))
+    return Experiment("when", config, dtype, cells, CODE, show)
+
+
+def tuned(task: Task) -> bool:
+    """Whether there is a scale to tune."""
+    return hasattr(task.made()[1][0], "radius_scale")
+
+
+def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
+    """Tuning, then evaluation, through the same compiled program."""
+    if not tuned(task):
+        return shared.final_regret(task, progress)
+    tuning = dataclasses.replace(task, scales=GRID, seeds=tuning_seeds, key=task.key + 1)
+    first = shared.finals(shared.play(*tuning.made(), tuning, progress.of(task.horizon)))
+    chosen = [choose_scale(first["regret"], first["health"], criterion=criterion) for criterion in TUNED]
+    task = dataclasses.replace(task, scales=(1.0, *chosen))
+    results = shared.play(*task.made(), task, progress.of(task.horizon))
+    columns = shared.two_stages(
+        long_form({"radius_scale": GRID, "seed": range(tuning_seeds)}, first),
+        long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results)),
+    )
+    return CellResult(columns, {"chosen": chosen, "notes": shared.notes_of(results[:1])})
+
+
+CODE = (*shared.CODE, compute, sphere, with_bulk)
+
+
+# What it gives -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One policy in one world.
+
+    Attributes:
+        task: what was played.
+        scales: `[3]` as in `RADII`; 1 throughout where nothing is tuned.
+        regret: `[3, S]` final regret.
+        health: `[3, S]` health words.
+        tuning: `[G, N]` final regret on the tuning replications; `[1, S]`, the evaluation, where nothing is tuned.
+        tuning_health: likewise.
+    """
+
+    task: Task
+    scales: tuple[float, ...]
+    regret: NDArray[np.float64]
+    health: NDArray[np.int64]
+    tuning: NDArray[np.float64]
+    tuning_health: NDArray[np.int64]
+
+    @property
+    def policy(self) -> str:
+        """Its registry name."""
+        return self.task.policy
+
+    @property
+    def robust(self) -> bool:
+        """Whether it is one of those that OFUL is compared with."""
+        return self.policy not in ("oful", REFERENCE)
+
+    @functools.cached_property
+    def ends(self) -> list[Summary]:
+        """Final regret with every kind of radii."""
+        return [summarize(regret, health) for regret, health in zip(self.regret, self.health, strict=True)]
+
+    def promised(self, radii: int, criterion: Any) -> float:
+        """The criterion on the tuning replications with the scale of these radii; infinite where one is unhealthy."""
+        row = 0 if len(self.tuning) == 1 else GRID.index(self.scales[radii])
+        if np.any(self.tuning_health[row]):
+            return math.inf
+        return float(np.mean(self.tuning[row]) if criterion == "mean" else np.quantile(self.tuning[row], criterion))
+
+    def label(self, radii: int) -> str:
+        """Policy and scale."""
+        return policy_label(self.policy, self.scales[radii])
+
+
+def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, CellResult]) -> list[Finding]:
+    """One for each task."""
+    found = []
+    for task in tasks:
+        result = results[task.title]
+        if not tuned(task):
+            columns = result.shaped(1, task.seeds)
+            regret, health = (np.repeat(columns[name], len(RADII), axis=0) for name in ("regret", "health"))
+            found.append(Finding(task, (1.0,) * len(RADII), regret, health, columns["regret"], columns["health"]))
+            continue
+        first = result.where("tuning", 1).shaped(len(GRID), tuning_seeds)
+        last = result.where("tuning", 0).shaped(len(RADII), task.seeds)
+        scales = (1.0, *map(float, result.facts["chosen"]))
+        found.append(Finding(task, scales, last["regret"], last["health"], first["regret"], first["health"]))
+    return found
+
+
+class Contest(NamedTuple):
+    """OFUL beside the robust policy that did best on the tuning replications, both with one kind of radii.
+
+    Attributes:
+        robust: that policy.
+        mean: its mean regret less OFUL's, seed by seed.
+        median: the difference of medians, with a bootstrap interval over the seeds that they share.
+        far: that of the 0.99-quantiles, of the policy that is best by the 0.9-quantile of the tuning replications.
+        careful: the policy that `far` is about.
+    """
+
+    robust: Finding
+    mean: Summary
+    median: Estimate
+    far: Estimate
+    careful: Finding
+
+
+def contest(of_world: Sequence[Finding], radii: int) -> Contest:
+    """Who wins."""
+    oful = next(finding for finding in of_world if finding.policy == "oful")
+    robust = [finding for finding in of_world if finding.robust]
+    by_mean = min(robust, key=lambda finding: finding.promised(radii, "mean"))
+    careful = min(robust, key=lambda finding: finding.promised(radii, 0.9))
+    mean = paired_difference(by_mean.regret[radii], oful.regret[radii], by_mean.health[radii], oful.health[radii])
+    median = _quantiles_apart(by_mean, oful, radii, 0.5)
+    return Contest(by_mean, mean, median, _quantiles_apart(careful, oful, radii, FAR), careful)
+
+
+def _quantiles_apart(first: Finding, second: Finding, radii: int, probability: float) -> Estimate:
+    """A quantile of the first's regret less that of the second's; whole seeds are drawn again."""
+    well = (first.health[radii] == 0) & (second.health[radii] == 0)
+    a, b = first.regret[radii][well], second.regret[radii][well]
+
+    def apart(seeds: NDArray[np.float64], *, axis: int) -> NDArray[np.float64]:
+        drawn = seeds.astype(np.int64)
+        return np.asarray(np.quantile(a[drawn], probability, axis=axis) - np.quantile(b[drawn], probability, axis=axis))
+
+    return bootstrap_interval(np.arange(a.size), statistic=apart, method="percentile")
+
+
+def verdict(difference: Summary | Estimate) -> str:
+    """Who wins: an interval that holds 0 has no winner."""
+    return "robust" if float(difference.high) < 0 else "OFUL" if float(difference.low) > 0 else "–"
+
+
+# How it is shown -----------------------------------------------------------------------------------------------------
+
+
+LEGEND = (
+    "Final pseudo-regret. Literal: with the constants of each policy's proof; tuned: every radius times the scale that "
+    "was best on {tuning} other seeds, by the mean or by the 0.9-quantile. Robust: the policy that is best of {names} "
+    "on the tuning seeds, by their mean or, for the 0.99-quantile, by their 0.9-quantile; the evaluation picks "
+    "nothing. Differences: robust less OFUL on the same seeds, with 95% intervals (Student t for means, bootstrap over "
+    "seeds for quantiles); a negative one is the robust policy's. Lost: share of seeds with more than half of uniform "
+    "play's mean regret, with its 95% Clopper-Pearson interval. {about}"
+)
+ABOUT = (
+    "Noise has the median |noise| of a standard normal (spikes: variance 1; lock, long and trap: see the bandits' "
+    "README); ε = min(1, 0.9 (tail index - 1)). K = {arms}, d = {dim}, arms of norm 1 but for the best of 0.95, gap "
+    "{gap:g} and T = {horizon:,} where nothing else is said."
+)
+HEADER = (
+    "world", "OFUL", "robust", "its mean", "mean apart", "median apart", "0.99-quantile apart", "mean", "median",
+    "0.99",
+)  # fmt: skip
+NOTE = (
+    "Final regret as a percentage of uniform play's mean: mean first, 0.99-quantile over seeds below it. Left each "
+    "policy with the constants of its proof, right with the scale that was best by mean on {tuning} other seeds. "
+    "Colour compares with OFUL in the same half: blue is less regret, red is more. Empty: not played."
+)
+
+
+def outputs(
+    name: str,
+    played: Mapping[str, World],
+    found: Sequence[Finding],
+    refused: Sequence[str],
+    notes: Sequence[str],
+    *,
+    title: str,
+    about: str,
+) -> Outputs:
+    """Tables, the map and the documents of this study or of another one with the same cells."""
+    task = found[0].task
+    places = shared.grouped(found, lambda finding: finding.task.place)
+    robust = [policy_label(n) for n in dict.fromkeys(finding.policy for finding in found if finding.robust)]
+    tuning = max(finding.tuning.shape[1] for finding in found if len(finding.tuning) > 1)
+    legend = LEGEND.format(tuning=tuning, names=", ".join(robust), about=about)
+    unhealthy = sum(int(np.count_nonzero(finding.health)) for finding in found)
+    title = f"{title} ({task.setting})"
+    markdown, text, records = [f"# {title}", "", legend, ""], [title], []
+    for radii, kind in enumerate(RADII):
+        rows = []
+        for place, of_world in places.items():
+            row, record = _contest_row(place, of_world, radii)
+            rows.append(row)
+            records.append({"axis": played[place].axis, **record})
+        text += ["", f"OFUL and the best robust policy, {kind}", aligned_table(HEADER, rows, left=1)]
+        markdown += shared.section(f"OFUL and the best robust policy, {kind}", HEADER, rows)
+    for heading, header, rows in (_lost(places), _tuned_by(places), _optimism(found)):
+        text += ["", heading, aligned_table(header, rows, left=1)]
+        markdown += shared.section(heading, header, rows)
+    if refused:
+        markdown += ["## What is not played", "", *shared.bullets(f"{reason}." for reason in refused)]
+    markdown += shared.notes_section(notes, unhealthy)
+    text += ["", legend, *shared.unhealthy_line(unhealthy)]
+    documents = {
+        f"{name}.md": "\n".join(markdown),
+        f"{name}.csv": shared.csv_of(records),
+        f"{name}-policies.csv": shared.csv_of([_record(f, radii) for f in found for radii in range(len(RADII))]),
+    }
+    return Outputs("\n".join(text), {name: _map(places, title, tuning)}, documents, unhealthy)
+
+
+def _contest_row(place: str, of_world: Sequence[Finding], radii: int) -> tuple[list[str], dict[str, object]]:
+    oful = next(finding for finding in of_world if finding.policy == "oful")
+    result = contest(of_world, radii)
+    differences: tuple[Summary | Estimate, ...] = (result.mean, result.median, result.far)
+    values = [float(result.mean.mean), float(result.median.value), float(result.far.value)]
+    apart = [f"{number(v)} {interval(d)}" for v, d in zip(values, differences, strict=True)]
+    row = [place, number(oful.ends[radii].mean), result.robust.label(radii), number(result.robust.ends[radii].mean)]
+    record: dict[str, object] = {"world": place, "radii": RADII[radii], "oful_scale": oful.scales[radii]}
+    record |= {"robust": result.robust.policy, "robust_scale": result.robust.scales[radii]}
+    record |= {"careful": result.careful.policy, "careful_scale": result.careful.scales[radii]}
+    for name, value, difference in zip(("mean", "median", "far"), values, differences, strict=True):
+        record |= {name: value, f"{name}_low": float(difference.low), f"{name}_high": float(difference.high)}
+    return [*row, *apart, *map(verdict, differences)], record
+
+
+def uniform_mean(of_world: Sequence[Finding]) -> float:
+    """Mean regret of uniform play, exactly."""
+    task = of_world[0].task
+    means = np.asarray(task.bandit.means)
+    return float(task.horizon * (np.max(means) - np.mean(means)))
+
+
+def lost(finding: Finding, radii: int, uniform: float) -> tuple[float, float, float]:
+    """Share of the healthy seeds with more than half of uniform play's mean regret, with its interval."""
+    share = finding.ends[radii].exceeding(0.5 * uniform)
+    return float(share.value), float(share.low), float(share.high)
+
+
+def _lost(places: Mapping[str, Sequence[Finding]]) -> tuple[str, list[str], list[list[str]]]:
+    rows = []
+    for place, of_world in places.items():
+        uniform, row = uniform_mean(of_world), [place]
+        oful = next(finding for finding in of_world if finding.policy == "oful")
+        for radii in (0, 1):
+            for finding in (oful, contest(of_world, radii).careful):
+                row.append(f"{finding.label(radii)}: {span(*lost(finding, radii, uniform), digits=2)}")
+        rows.append(row)
+    return (
+        "Share of seeds that are lost",
+        ["world", "OFUL, literal", "robust, literal", "OFUL, tuned", "robust, tuned"],
+        rows,
+    )
+
+
+def _tuned_by(places: Mapping[str, Sequence[Finding]]) -> tuple[str, list[str], list[list[str]]]:
+    """For OFUL and the best robust policy: what the 0.9-quantile as a criterion changes."""
+    rows = []
+    for place, of_world in places.items():
+        oful = next(finding for finding in of_world if finding.policy == "oful")
+        for finding in (oful, contest(of_world, 1).robust):
+            by_mean, by_far = finding.scales[1:]
+            row = [place, policy_label(finding.policy), f"×{by_mean:g}", f"×{by_far:g}"]
+            if by_mean == by_far:
+                rows.append([*row, "the same", "the same"])
+                continue
+            mean = paired_difference(finding.regret[2], finding.regret[1], finding.health[2], finding.health[1])
+            ends = [float(finding.ends[radii].quantile(FAR)) for radii in (1, 2)]
+            rows.append([*row, shared.mean_text(mean), f"{number(ends[0])} to {number(ends[1])}"])
+    header = ["world", "policy", "by mean", "by 0.9-quantile", "mean regret changes by", "0.99-quantile, from and to"]
+    return "Tuned by the 0.9-quantile instead of the mean", header, rows
+
+
+def _optimism(found: Sequence[Finding]) -> tuple[str, list[str], list[list[str]]]:
+    """How much too good the best of seven scales looks on few seeds, as a share of uniform play's regret."""
+    uniform = {place: uniform_mean(some) for place, some in shared.grouped(found, lambda f: f.task.place).items()}
+    rows = []
+    for policy, of_policy in shared.grouped([f for f in found if len(f.tuning) > 1], lambda f: f.policy).items():
+        row = [policy_label(policy)]
+        for few in FEW:
+            sound = [f for f in of_policy if not np.any(f.tuning_health) and f.tuning.shape[1] >= 2 * few]
+            shares = [float(optimism(f.tuning, few).mean) / uniform[f.task.place] for f in sound]
+            row.append(shared.mean_text(summarize(100 * np.array(shares))) if shares else "–")
+        rows.append(row)
+    header = ["policy", *(f"{few} seeds, %" for few in FEW)]
+    return "Optimism of the best scale: regret on other seeds less what was promised, mean over worlds", header, rows
+
+
+def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> Any:
+    names = list(dict.fromkeys(finding.policy for of_world in places.values() for finding in of_world))
+    shape = (len(places), 2 * len(names))
+    above, below, ratio = (np.full(shape, np.nan) for _ in range(3))
+    for row, of_world in enumerate(places.values()):
+        uniform = uniform_mean(of_world)
+        oful = next(finding for finding in of_world if finding.policy == "oful")
+        for finding in of_world:
+            for radii in (0, 1):
+                end, base = finding.ends[radii], float(oful.ends[radii].mean)
+                column = radii * len(names) + names.index(finding.policy)
+                above[row, column] = 100 * float(end.mean) / uniform
+                below[row, column] = 100 * float(end.quantile(FAR)) / uniform
+                least = 1e-3 * uniform  # what is less is as good as nothing
+                ratio[row, column] = math.log10(max(float(end.mean), least) / max(base, least))
+    columns = [policy_label(name) for name in names] * 2
+    halves = ("with the constants of the proofs", "with tuned radii")
+    return ratio_map(
+        ratio, above, below, rows=list(places), columns=columns, halves=halves, title=title,
+        note=NOTE.format(tuning=tuning),
+    )  # fmt: skip
+
+
+def _record(finding: Finding, radii: int) -> dict[str, object]:
+    end = finding.ends[radii]
+    played = {"world": finding.task.place, "policy": finding.policy, "radii": RADII[radii]}
+    return {
+        **played,
+        "radius_scale": finding.scales[radii],
+        "seeds": end.n,
+        "unhealthy": end.unhealthy,
+        **shared.statistics_of("", end, "mean", "low", "high", "median"),
+        "quantile_0.99": float(end.quantile(FAR)),
+    }

@@ -1,0 +1,309 @@
+"""Tail indices, and bandits from logs: known indices and coverage, and a log made of a known theta and law."""
+
+import csv
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+import linbet_jax as lb
+from linbet_jax import cli, tails
+from linbet_jax.noise import Empirical, EmpiricalPerArm
+from linbet_jax.statistics import logs
+from linbet_jax.sweep import read
+
+ARMS = np.array([[1.0, 0.0, 0.2], [0.0, 1.0, 0.1], [0.6, 0.6, -0.3], [-0.4, 0.8, 0.5], [0.7, -0.2, 0.9]])
+THETA = np.array([0.5, -0.3, 0.8])
+
+
+def pareto(random, alpha, size):
+    return random.uniform(size=size) ** (-1 / alpha)
+
+
+# Tail indices
+
+
+def test_hill_is_the_formula():
+    values = np.random.default_rng(0).standard_t(3, size=60)
+    top = sorted(values, reverse=True)
+    for k in (4, 9, 15):
+        one = sum(np.log(top[i]) - np.log(top[k]) for i in range(k)) / k
+        two = sum((np.log(top[i]) - np.log(top[k])) ** 2 for i in range(k)) / k
+        (index,) = tails.hill(values, [k]).alpha
+        assert index == pytest.approx(1 / one, rel=1e-12)
+        (index,) = tails.moment(values, [k]).alpha
+        gamma = one + 1 - 0.5 / (1 - one**2 / two)
+        assert index == pytest.approx(1 / gamma if gamma > 0 else np.inf, rel=1e-9)
+        gamma = np.log((top[k - 1] - top[2 * k - 1]) / (top[2 * k - 1] - top[4 * k - 1])) / np.log(2)
+        (index,) = tails.pickands(values, [k]).alpha
+        assert index == pytest.approx(1 / gamma if gamma > 0 else np.inf, rel=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.2, 2.5])
+@pytest.mark.parametrize(("method", "k"), [("hill", 80), ("moment", 150), ("pickands", 200)])
+def test_intervals_hold_the_index_of_a_pareto_law_as_often_as_they_say(alpha, method, k):
+    random = np.random.default_rng(1)
+    runs = 300
+    curves = [tails.ESTIMATORS[method](pareto(random, alpha, 2000), [k]) for _ in range(runs)]
+    held = sum(bool(curve.low[0] <= alpha <= curve.high[0]) for curve in curves)
+    # Exact for Hill's, asymptotic for the others: four binomial standard errors about 0.95, and 0.03 more for those.
+    slack = 4 * np.sqrt(0.95 * 0.05 / runs) + (0.0 if method == "hill" else 0.03)
+    assert abs(held / runs - 0.95) <= min(slack, 0.08)
+    assert np.median([curve.alpha[0] for curve in curves]) == pytest.approx(alpha, rel=0.06)
+
+
+def test_a_light_tail_is_told_from_a_heavy_one():
+    random = np.random.default_rng(2)
+    light = tails.moment(np.abs(random.normal(size=5000))).usual
+    heavy = tails.moment(np.abs(random.standard_t(1.5, size=5000))).usual
+    assert light.high == np.inf
+    assert light.low > heavy.high
+    assert tails.hill(np.abs(random.standard_t(3, size=20_000))).usual.low > 2
+
+
+def test_hill_s_index_does_not_depend_on_the_unit_and_pickands_not_on_the_place():
+    values = pareto(np.random.default_rng(3), 1.5, 400)
+    np.testing.assert_allclose(tails.hill(1e7 * values).alpha, tails.hill(values).alpha, rtol=1e-9)
+    np.testing.assert_allclose(tails.pickands(values + 50, [20]).alpha, tails.pickands(values, [20]).alpha, rtol=1e-9)
+
+
+def test_the_usual_count_is_a_rule_of_the_size_alone():
+    assert [tails.usual_count(n) for n in (20, 100, 400, 1000, 10**6)] == [4, 10, 40, 50, 1000]
+    curve = tails.hill(pareto(np.random.default_rng(4), 2, 900))
+    assert curve.usual.k == 50
+    assert np.all(np.diff(curve.counts) > 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "counts", "message"),
+    [
+        (np.ones(5), None, "at least 20"),
+        (np.full(30, np.nan), None, "finite"),
+        (-np.ones(30), None, "positive numbers that differ"),
+        (np.full(30, 2.0), None, "positive numbers that differ"),
+        (np.arange(1, 31.0), [30], "from 1 to 29"),
+    ],
+)
+def test_what_has_no_tail_is_refused(values, counts, message):
+    with pytest.raises(ValueError, match=message):
+        tails.hill(values, counts)
+
+
+# A log made of a known theta and law
+
+
+def made(law, seed=0, size=4000):
+    """Features `[n, 3]` and payoffs `[n]`."""
+    rows = ARMS[np.random.default_rng(seed).integers(len(ARMS), size=size)]
+    noise = law.sample(jax.random.key(seed), 0.0, (size,), "float64")
+    return rows, rows @ THETA + np.asarray(noise)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return lb.from_log(*made(lb.noise.StudentT(2.2, scale=0.3)), resamples=200)
+
+
+def test_a_log_gives_back_what_it_was_made_of(fit):
+    order = np.lexsort(ARMS.T[::-1])
+    np.testing.assert_array_equal(fit.bandit.arms, ARMS[order])
+    # Three standard errors: the noise's deviation is 1, the third feature's mean square 0.24.
+    np.testing.assert_allclose(fit.bandit.theta_star, THETA, atol=0.1)
+    assert fit.counts.sum() == 4000
+    assert stats.kstest(fit.residuals, fit_law().cdf).pvalue > 1e-3
+    assert fit.tails["hill"].usual.low < 2.2 < fit.tails["moment"].usual.high
+    assert 0.3 < fit.supported_epsilon == fit.epsilon <= 1.0
+    assert fit.bandit.noise == Empirical(fit.residuals)
+    assert fit.gap == pytest.approx(np.diff(np.sort(fit.bandit.means))[-1])
+
+
+def fit_law():
+    return lb.noise.StudentT(2.2, scale=0.3)
+
+
+def test_the_moments_are_the_residuals_and_their_intervals_hold_the_law_s(fit):
+    order = 1 + fit.epsilon
+    assert fit.central_moment.value == pytest.approx(np.mean(np.abs(fit.residuals) ** order), rel=1e-6)
+    assert fit.bandit.central_moment_bound == pytest.approx(float(fit.central_moment.value), rel=1e-12)
+    assert fit.bandit.raw_moment_bound == pytest.approx(float(fit.raw_moment.value), rel=1e-12)
+    assert fit.central_moment.low < fit.central_moment.value < fit.central_moment.high
+    assert fit.central_moment.low < fit_law().central_moment(order) < 1.2 * fit.central_moment.high
+
+
+def test_lopsided_payoffs_keep_their_means_and_one_wild_payoff_moves_little():
+    rows, payoffs = made(lb.noise.CenteredPareto(2.5, scale=0.5), seed=3)
+    fair = lb.from_log(rows, payoffs, resamples=50)
+    np.testing.assert_allclose(fair.bandit.theta_star, THETA, atol=0.06)  # an ordinary Huber fit is off by 0.2
+    payoffs = payoffs.copy()
+    payoffs[0] += 1e6
+    wild = lb.from_log(rows, payoffs, epsilon=fair.epsilon, resamples=50)
+    plain = np.linalg.lstsq(rows, payoffs)[0]
+    assert np.max(np.abs(plain - THETA)) > 50
+    assert np.max(np.abs(np.asarray(wild.bandit.theta_star) - THETA)) < 0.2 * np.max(np.abs(plain - THETA))
+
+
+def test_an_epsilon_beyond_the_data_is_warned_of_and_none_at_all_is_refused():
+    rows, payoffs = made(lb.noise.StudentT(1.5, scale=0.3), seed=1)
+    with pytest.warns(UserWarning, match=r"epsilon = 1 is above 0\.\d+, the largest that the data support"):
+        asked = lb.from_log(rows, payoffs, epsilon=1.0, resamples=50)
+    assert asked.epsilon == 1.0
+    assert 0 < asked.supported_epsilon < 0.6
+    assert asked.notes[0].startswith("epsilon = 1 is above")
+    cauchy = rows @ THETA + np.random.default_rng(0).standard_cauchy(len(rows))
+    with pytest.raises(ValueError, match="the data support none"):
+        lb.from_log(rows, cauchy)
+
+
+def test_each_arm_may_keep_its_own_residuals():
+    rows, payoffs = made(lb.noise.Gaussian(0.1), seed=2)
+    loud = np.all(rows == ARMS[0], axis=1)
+    payoffs = np.where(loud, rows @ THETA + 10 * (payoffs - rows @ THETA), payoffs)
+    fit = lb.from_log(rows, payoffs, per_arm=True, epsilon=1.0, resamples=50)
+    deviations = fit.bandit.noise.std(fit.bandit.means)
+    place = int(np.flatnonzero((fit.bandit.arms == ARMS[0]).all(axis=1))[0])
+    assert deviations[place] == pytest.approx(1.0, rel=0.1)
+    np.testing.assert_allclose(np.delete(deviations, place), 0.1, rtol=0.1)
+    assert fit.bandit.central_moment_bound == pytest.approx(deviations[place] ** 2)
+    policy, params = lb.make_policy("uniform", fit.bandit, horizon=50)
+    run = lb.simulate(policy, params, fit.bandit, horizon=50, num_seeds=2, key=jax.random.key(0))
+    assert not run.health.any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"payoffs": np.zeros(7)}, "got shapes"),
+        ({"features": np.ones((50, 2)), "payoffs": np.arange(50.0)}, "full rank 2, got 1"),
+        ({"features": np.eye(3), "payoffs": np.zeros(3)}, "at least 20 rows"),
+        ({"epsilon": 1.5}, "0 < epsilon <= 1"),
+        ({"arms": [[1.0]]}, "d = 3"),
+        ({"arms": ARMS, "per_arm": True}, "per_arm"),
+        ({"payoffs": np.full(4000, np.nan)}, "payoffs must be finite"),
+    ],
+)
+def test_what_is_no_log_is_refused(change, message):
+    rows, payoffs = made(lb.noise.Gaussian(0.1))
+    with pytest.raises(ValueError, match=message):
+        lb.from_log(**{"features": rows, "payoffs": payoffs, **change})
+    with pytest.raises(ValueError, match="no noise to fit"):
+        lb.from_log(rows, rows @ THETA)
+
+
+def test_arms_that_are_given_need_no_rows_of_the_log():
+    rows, payoffs = made(lb.noise.Gaussian(0.1))
+    new = np.vstack([ARMS[1], [9.0, 9.0, 9.0]])
+    fit = lb.from_log(rows, payoffs, arms=new, resamples=50)
+    assert fit.counts.tolist() == [int(np.all(rows == ARMS[1], axis=1).sum()), 0]
+    many = np.random.default_rng(0).normal(size=(1200, 2))
+    with pytest.raises(ValueError, match="more than 1000 distinct rows"):
+        lb.from_log(many, many @ [1.0, 2.0] + np.random.default_rng(1).normal(size=1200), epsilon=1.0)
+
+
+# The law of each arm's own numbers
+
+
+def test_empirical_per_arm_draws_each_arm_s_own_numbers_and_knows_their_moments():
+    law = EmpiricalPerArm([2.0, -1.0], [[0.0, 3.0], [5.0, 5.0, 11.0]])
+    assert law == pickle.loads(pickle.dumps(law))
+    assert hash(law) == hash(EmpiricalPerArm([-1.0, 2.0], [[11.0, 5.0, 5.0], [3.0, 0.0]]))
+    for dtype in ("float32", "float64"):
+        high = np.asarray(law.sample(jax.random.key(0), 2.0, (4000,), dtype))
+        low = np.asarray(law.sample(jax.random.key(1), -1.0, (4000,), dtype))
+        assert sorted(set(high)) == [0.5, 3.5]
+        assert sorted(set(low)) == [-3.0, 3.0]
+        assert abs(np.mean(high == 0.5) - 1 / 2) < 0.04
+        assert abs(np.mean(low == 3.0) - 1 / 3) < 0.04
+    assert law.raw_moment(1.5, [2.0, -1.0]).tolist() == pytest.approx([(0.5**1.5 + 3.5**1.5) / 2, 3.0**1.5])
+    assert law.central_moment(2.0, -1.0) == pytest.approx(8.0)
+    assert law.moment_bounds(2.0, -1.0, 2.0) == pytest.approx((9.0, 8.0))
+    assert law.cdf([0.4, 0.5, 3.5], 2.0).tolist() == [0.0, 0.5, 1.0]
+    with pytest.raises(ValueError, match="must differ"):
+        EmpiricalPerArm([1.0, 1.0], [[0.0], [0.0]])
+    with pytest.raises(ValueError, match="one finite number for each list"):
+        EmpiricalPerArm([1.0], [[0.0], [0.0]])
+
+
+# Files and the command
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A log with a column of text and an empty entry."""
+    random = np.random.default_rng(5)
+    path = tmp_path_factory.mktemp("logs") / "my trips.csv"
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["carrier", "short", "minutes"])
+        for _ in range(600):
+            carrier, short = random.integers(3), int(random.integers(2))
+            payoff = [1.0, 2.0, 4.0][carrier] - 0.5 * short + random.standard_t(3)
+            writer.writerow(["ABC"[carrier], short, payoff])
+        writer.writerow(["A", "", 1.0])
+    return path
+
+
+def test_a_file_s_text_becomes_indicators(file, tmp_path):
+    rows, payoffs, names = logs.read_log(file)
+    assert names == ["carrier=A", "carrier=B", "carrier=C", "short"]
+    assert rows.shape == (600, 4)
+    assert set(rows[:, :3].sum(axis=1)) == {1.0}
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.table({"y": payoffs, "name": ["ab"[int(x)] for x in rows[:, 3]], "kind": ["u", "v"] * 300})
+    parquet.write_table(table, tmp_path / "log.parquet")
+    again, seen, columns = logs.read_log(tmp_path / "log.parquet", "y")
+    assert columns == ["name=a", "name=b", "kind=v"]
+    np.testing.assert_array_equal(seen, payoffs)
+    np.testing.assert_array_equal(again[:, 1], rows[:, 3])
+    for path, column, message in (
+        (tmp_path / "none.csv", None, "there is no file"),
+        (tmp_path / "log.txt", None, r"must end in \.csv"),
+        (file, "hours", "no column 'hours'; it has carrier, short, minutes"),
+        (tmp_path / "log.parquet", "name", "column 'name'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lb.from_log(path, column)
+
+
+def test_the_command_prints_the_fit_and_writes_a_sweep_that_is_read(file, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert cli.main(["fit", str(file), "--epsilon", "0.5", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "600 rows; 6 arms in 4 dimensions" in said
+    assert "tail index" in said
+    assert sorted(path.name for path in out.iterdir()) == [
+        "arms.csv", "my_trips.toml", "residuals.npy", "tail.pdf", "tail.png", "theta_star.csv",
+    ]  # fmt: skip
+    sweep = read(out / "my_trips.toml")
+    assert {cell.policy.source for cell in sweep.cells} == {"oful", "uniform", "hvt_ucb", "crt", "tofu"}
+    from linbet_jax.sweep import cells
+
+    planned = cells.plan(sweep, {}, "cpu")
+    assert planned[0].entry["bandit"]["law"] == "empirical(600)"
+    assert planned[0].entry["bandit"]["K"] == 6
+    fit = lb.from_log(file, epsilon=0.5)
+    from linbet_jax.sweep import work
+
+    built = work.build_bandit(planned[0].spec["set"], 0)
+    np.testing.assert_array_equal(built.theta_star, fit.bandit.theta_star)
+    assert built.noise == fit.bandit.noise
+    assert cli.main(["fit", str(file), "--payoff", "hours", "--out", str(out)]) == 2
+    assert "no column 'hours'" in capsys.readouterr().err
+
+
+def test_a_sweep_file_names_the_residuals_file_or_is_refused(file, tmp_path):
+    (tmp_path / "arms.csv").write_text("1.0,0.0\n0.0,1.0\n")
+    text = "horizon = 500\n[policies.crt]\n[sets.x]\narms = 'arms.csv'\ntheta_star = [1.0, 0.5]\nnoise = {}\n"
+    from linbet_jax.sweep import cells
+
+    for noise, message in (
+        ("{ law = 'Empirical', residuals = 'none.npy' }", "noise.residuals: there is no file"),
+        ("{ law = 'Empirical', residuals = 3 }", "must be the name of a .csv, .npy or .parquet file"),
+        ("{ law = 'Empirical' }", "noise.residuals: is missing"),
+    ):
+        (tmp_path / "x.toml").write_text(text.format(noise), encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            cells.plan(read(tmp_path / "x.toml"), {}, "cpu")
