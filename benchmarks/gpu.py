@@ -91,7 +91,7 @@ def compile_all(
     """Every program compiled, several at a time, by a short run of it: seconds, or what is in the way."""
     base = options.seeds[0]
     runs = [(name, gpu, seeds, seeds == base) for name in tasks for seeds in options.seeds]
-    runs += [(name, cpu, base, True) for name in tasks] if cpu else []
+    runs += [(name, cpu, base, True) for name in tasks] if cpu and cpu[0] not in gpu else []
 
     def warm(run: tuple[str, list[Any], int, bool]) -> tuple[float, str]:
         name, devices, seeds, trace = run
@@ -110,7 +110,7 @@ def phase(dtype: str, options: argparse.Namespace, gpu: list[Any], cpu: list[Any
     """All policies in one floating-point type; compiled first."""
     jax.config.update("jax_enable_x64", dtype == "float64")
     tasks = {name: Problem.of(name, POLICIES[name], options.horizon) for name in options.policies}
-    base, card = options.seeds[0], card_here(gpu[0])
+    base, card = options.seeds[0], gpu_compile.described("h100") if options.smoke else card_here(gpu[0])
     warmed = compile_all(tasks, dtype, options, gpu, cpu)
     rows: list[Row] = []
     for name, problem in tasks.items():

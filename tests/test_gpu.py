@@ -5,6 +5,7 @@ import functools
 import re
 import types
 
+import gpu_counts
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,6 +89,8 @@ def test_epochs_of_many_pulls_ask_the_host_nothing(name):
     assert len(of_kind(name, "float64", "cond")) == refreshes + by_platform(found)  # and none for pulls beyond T
     groups = plan.policy.pulls_per_epoch
     products = [each.outvars[0].aval.shape for each in of_kind(name, "float64", "dot_general")]
+    lengths = {each.params["length"] for each in of_kind(name, "float64", "scan")}
+    assert lengths == {1, plan.epochs_per_stretch, 3}  # blocks, epochs, factors of V; no passes over estimates or bits
     assert not [shape for shape in products if shape[-2:] == (groups, groups)]  # no distances of all pairs in memory
 
 
@@ -243,3 +246,57 @@ def test_bytes_of_a_replication():
 def test_a_gpu_is_asked_for_the_same_bits_every_time():
     cards = program("crt", "float32")[1]._replace(devices=(types.SimpleNamespace(platform="gpu"),))
     assert compiler_options(cards) == {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
+
+
+# What a compiled program costs
+
+
+HLO = """HloModule m
+%added (p0: f64[8,4], p1: s32[], p2: f64[8]) -> f64[8] {
+  %p0 = f64[8,4]{1,0} parameter(0)
+  %p1 = s32[] parameter(1)
+  %p2 = f64[8]{0} parameter(2)
+  %part = f64[8,1]{1,0} dynamic-slice(%p0, %p1), dynamic_slice_sizes={8,1}
+  %flat = f64[8]{0} bitcast(%part)
+  ROOT %sum = f64[8]{0} add(%flat, %p2)
+}
+%turn (t: (f64[8,4], s32[], f64[8])) -> (f64[8,4], s32[], f64[8]) {
+  %t = (f64[8,4]{1,0}, s32[], f64[8]{0}) parameter(0)
+  %a = f64[8,4]{1,0} get-tuple-element(%t), index=0
+  %i = s32[] get-tuple-element(%t), index=1
+  %x = f64[8]{0} get-tuple-element(%t), index=2
+  %fused = f64[8]{0} fusion(%a, %i, %x), kind=kLoop, calls=%added
+  ROOT %next = (f64[8,4]{1,0}, s32[], f64[8]{0}) tuple(%a, %i, %fused)
+}
+%more (t: (f64[8,4], s32[], f64[8])) -> pred[] {
+  %t = (f64[8,4]{1,0}, s32[], f64[8]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%t), index=1
+  ROOT %less = pred[] compare(%i, %i), direction=LT
+}
+%stretch (t: (f64[8,4], s32[], f64[8])) -> (f64[8,4], s32[], f64[8]) {
+  %t = (f64[8,4]{1,0}, s32[], f64[8]{0}) parameter(0)
+  %known = (f64[8,4]{1,0}, s32[], f64[8]{0}) while(%t), condition=%more, body=%turn, FIVE
+  %open = (f64[8,4]{1,0}, s32[], f64[8]{0}) while(%known), condition=%more, body=%turn
+  ROOT %one = (f64[8,4]{1,0}, s32[], f64[8]{0}) conditional(%i, %open, %open), branch_computations={%turn, %turn}
+}
+ENTRY %main (t: (f64[8,4], s32[], f64[8])) -> (f64[8,4], s32[], f64[8]) {
+  %t = (f64[8,4]{1,0}, s32[], f64[8]{0}) parameter(0)
+  ROOT %loop = (f64[8,4]{1,0}, s32[], f64[8]{0}) while(%t), condition=%more, body=%stretch
+}
+"""
+
+
+def test_kernels_bytes_and_waits_are_counted_loop_by_loop():
+    text = HLO.replace("FIVE", 'backend_config={"known_trip_count":{"n":"5"}}')
+    module = gpu_counts.Module(text, lambda moved, operations: moved)
+    loops = [(loop.turns, loop.body, loop.depth) for loop in module.loops()]
+    assert loops == [(None, "stretch", 0), (5, "turn", 1), (None, "turn", 1)]
+    once = module.cost("turn")
+    moved = 8 * 8 + 4 + 8 * 8 + 8 * 8  # of the first operand one column alone
+    assert once == gpu_counts.Cost(1, moved, 8 + 8, moved, 0)
+    # Five known turns, two that data decide, half of the times a branch; three tests of one kernel, and their waits.
+    whole = module.cost("stretch", turns=2, share=0.5)
+    assert (whole.kernels, whole.waits) == (5 + 2 + 3 + 1, 3 + 1)
+    assert whole.moved == 8 * moved + 3 * (4 + 4 + 1)
+    assert module.types() == {"f64", "s32", "pred"}
+    assert module.custom_calls() == set()

@@ -37,11 +37,12 @@ from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, wa
 
 STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
 ROUND_STRETCH = 125  # pulls of a stretch where it divides the horizon, as most that people choose
+EVEN_STRETCH = 100  # likewise on a GPU, for updates in pairs: whether pulls are in time need not be asked there
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 
 
-def _stretch_epochs(horizon: int, policy: Policy) -> int:
+def _stretch_epochs(horizon: int, policy: Policy, on_card: bool) -> int:
     """Epochs per stretch: about STRETCH pulls, no more than the horizon needs, a multiple of the updates in turn.
 
     Two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one kernel.
@@ -49,6 +50,8 @@ def _stretch_epochs(horizon: int, policy: Policy) -> int:
     pulls, turns = policy.pulls_per_epoch, len(policy.updates)
     if pulls == turns == 1 and horizon % ROUND_STRETCH == 0:
         return ROUND_STRETCH
+    if on_card and pulls == 1 and turns == 2 and horizon % EVEN_STRETCH == 0:
+        return EVEN_STRETCH
     return turns * -(-min(max(2, STRETCH // pulls), -(-horizon // pulls)) // turns)
 
 
@@ -56,7 +59,7 @@ def _plan(
     policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str, on_card: bool = False
 ) -> Plan:
     """What shapes the program of one attempt, without a trace."""
-    length = _stretch_epochs(horizon, policy)
+    length = _stretch_epochs(horizon, policy, on_card)
     opening = None if policy.buffers is None else policy.buffers.opening
     playing = opening.policy if opening is not None and horizon <= opening.pulls else policy
     return Plan(
