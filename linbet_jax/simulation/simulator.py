@@ -155,8 +155,8 @@ def simulate(
         coverage: also return whether the policy's confidence region held theta* (:class:`Coverage`). It changes no
             choice; the policy must have a ``region``.
         dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
-        block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), elsewhere the next power of two that
-            holds the seeds of a device (4096 at most). It decides rounding, not results' meaning.
+        block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), on a GPU as many as 128 MiB of state
+            hold, in steps of 128 and 65536 at most. It decides rounding, not results' meaning.
         chunk_size: seeds that are computed at a time, on all devices or cores together, rounded down to whole blocks
             on each; by default one block on each, which bounds memory whatever the number of seeds.
         progress: "auto" shows a line of progress on stderr when that is a terminal, or in a notebook, once a run has
