@@ -146,7 +146,8 @@ def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array
         differences = points - points[:, row, None]
         return jnp.sum(differences * differences, axis=0)
 
-    first = jnp.argmin(_from_middle(points, origin))
+    from_middle, there = _from_middle(points)
+    first = jnp.where(there, jnp.argmin(from_middle), origin)
     from_first = squared_distances(first)
     bound = _median_distance(from_first, first)
 
@@ -204,8 +205,8 @@ def _center_in_rounds(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array,
         counts = _near_at_once((points / bound).astype(jnp.float32), 1 + slack)
         return _Search(best, bound, left & (bound > 0) & (counts >= _needed(num)), counts)
 
-    from_middle = _from_middle(points, origin)
-    first = jnp.argmin(from_middle).astype(jnp.int32)
+    from_middle, there = _from_middle(points)
+    first = jnp.where(there, jnp.argmin(from_middle), origin).astype(jnp.int32)
     start = _Search(first, jnp.full_like(from_middle[0], jnp.inf), rows >= 0, jnp.zeros_like(rows))
     found = jax.lax.while_loop(
         lambda carry: jnp.any(carry.left),
@@ -248,10 +249,10 @@ def _smallest_with(values: jax.Array, rank: int) -> jax.Array:
     return jnp.min(jnp.where(at_most >= rank, values, jnp.inf))
 
 
-def _from_middle(points: jax.Array, origin: jax.Array) -> jax.Array:
+def _from_middle(points: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Squared distances [k] from the weighted mean of all, weights falling like 1 / (1 + distance^2): points [d, k].
 
-    Never NaN; where there is no such mean the origin alone is at distance 0.
+    They are never NaN. And whether there is such a mean [].
     """
     few = min(_SAMPLE, points.shape[1])
     squared = jnp.sum(points * points, axis=0)
@@ -262,11 +263,7 @@ def _from_middle(points: jax.Array, origin: jax.Array) -> jax.Array:
         middle = jnp.sum(jnp.where(weights > 0, weights * points, 0), axis=1) / total
         differences = points - middle[:, None]
         squared = jnp.sum(differences * differences, axis=0)
-    return jnp.where(
-        jnp.isfinite(total) & (total > 0),
-        jnp.where(jnp.isnan(squared), jnp.inf, squared),
-        jnp.where(jnp.arange(points.shape[1]) == origin, jnp.zeros_like(squared), jnp.inf),
-    )
+    return jnp.where(jnp.isnan(squared), jnp.inf, squared), jnp.isfinite(total) & (total > 0)
 
 
 def _median_distance(squared: jax.Array, own: jax.Array) -> jax.Array:

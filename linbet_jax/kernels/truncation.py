@@ -205,13 +205,13 @@ def doubtful_update(
 
 def _first_free(live: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The first free slot [] of those taken [C], and whether there is none []."""
-    return jnp.argmin(live).astype(jnp.int32), jnp.all(live)
+    return jnp.argmin(live), jnp.all(live)
 
 
 def _first_free_at_once(live: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The same by one reduction, which is one kernel on a GPU; C where there is none."""
     capacity = live.shape[0]
-    slot = jnp.min(jnp.where(live, capacity, jnp.arange(capacity, dtype=jnp.int32)))
+    slot = jnp.min(jnp.where(live, capacity, jnp.arange(capacity)))
     return slot, slot == capacity
 
 
