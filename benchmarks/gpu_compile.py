@@ -35,6 +35,7 @@ POLICIES = ("menu", "mom", "tofu", "crt", "oful", "greedy", "uniform")
 DTYPES = ("float64", "float32")
 TARGETS = ("h100", "h200", "a100")
 HORIZON = 10_000
+WHEEL = Path("nvidia/cuda_nvcc/bin")  # of the package nvidia-cuda-nvcc-cu12
 LAUNCH = (1.5e-6, 4e-6)  # seconds a kernel: within a CUDA graph, and launched singly
 WAIT = 1e-5  # seconds a wait of the host
 Row = dict[str, Any]
@@ -82,6 +83,9 @@ def device_of(card: Card) -> Any:
     import jax
     from jax.experimental import topologies
 
+    for folder in sys.path:  # where pip puts it
+        if (Path(folder) / WHEEL / "ptxas").is_file():
+            os.environ["PATH"] += os.pathsep + str(Path(folder) / WHEEL)
     if shutil.which("ptxas") is None:
         raise RuntimeError("needs ptxas on the path: the CUDA toolkit's, or pip install nvidia-cuda-nvcc-cu12")
     try:
@@ -160,10 +164,10 @@ def table(rows: list[Row]) -> str:
     header = (
         "run",
         "type",
-        "a",
+        "counted in",
         "kernels",
         "waits",
-        "data's loops",
+        "loops on data",
         "MB",
         "temporary MiB",
         "µs, estimated",
@@ -178,7 +182,7 @@ def table(rows: list[Row]) -> str:
             [
                 f"{row['policy']}, {row['data_set']}",
                 row["dtype"],
-                "pull" if each == 1 else f"epoch of {each}",
+                "a pull" if each == 1 else f"an epoch of {each}",
                 f"{each * row['kernels']:.3g}" if each * row["kernels"] < 100 else f"{each * row['kernels']:.0f}",
                 f"{each * row['waits']:.2g}",
                 str(row["data_loops"]),
@@ -211,9 +215,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES, metavar="NAME", help="these alone")
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=DTYPES, metavar="TYPE", help="these alone")
     parser.add_argument("--seeds", type=int, default=4_096, help="seeds side by side (4096)")
-    parser.add_argument("--turns", type=float, default=3.0, help="turns of a loop that depends on data (3)")
+    parser.add_argument("--turns", type=float, default=1.0, help="turns of a loop that depends on data (1)")
     parser.add_argument("--out", metavar="FILE", help="the same as JSON")
-    parser.add_argument("--smoke", action="store_true", help="two small programs, by the CPU's compiler")
+    parser.add_argument("--smoke", action="store_true", help="one small program, by the compiler of the CPU")
     options = parser.parse_args(argv)
     if options.smoke:
         options.policies, options.dtypes, options.seeds = ("crt",), ("float64",), 4
@@ -239,6 +243,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{name} in {dtype}: {rows[-1]['compile_seconds']:.0f} s", file=sys.stderr, flush=True)
                 for file in filter(Path.is_file, Path(folder).rglob("*")):
                     file.unlink()
+    if options.smoke:
+        print("by the CPU's compiler: these numbers only show that it works")
     print(f"{card.name}, {options.seeds} seeds, T = {HORIZON}; jax {jax.__version__}; predicted, not measured\n")
     print(table(rows) + "\n")
     for name, calls in {row["policy"]: row["custom_calls"] for row in rows if row["custom_calls"]}.items():
