@@ -36,7 +36,7 @@ from linbet_jax.storage.results import RunFolderError, read_json, write_json
 POLICIES = {"menu": "S1", "mom": "S1", "tofu": "S3", "crt": "S3", "oful": "S3", "uniform": "S3", "greedy": "S3"}
 SEEDS = (256, 4_096, 16_384, 1_024, 65_536)  # the most telling ones first, in case time runs out
 HORIZON = 10_000
-SHORT = 1_250  # pulls of a first run: of the same program
+SHORT = 1_000  # pulls of a first run, of the same program: stretches of 100 and of 125 pulls divide both
 PREDICTED = Path(__file__).resolve().parent / "results" / "gpu_predicted.json"
 COMPILERS = 8  # programs compiled at a time
 SHARE_ALIKE = 0.95  # of the replications must play the same arms throughout in float64
