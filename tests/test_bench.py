@@ -438,6 +438,21 @@ finally:
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
+def test_the_compile_report_says_what_is_missing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "gpu_compile.py", "--policies", "uniform"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PATH": ""},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gpu_compile.py: error: needs ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_gpu_script_says_when_there_is_no_gpu(tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "gpu.py", "out"],

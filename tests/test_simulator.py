@@ -627,11 +627,11 @@ def test_menu_estimates_once_an_epoch():  # P16
     bandit = bandit_of()
     text = str(jaxpr_of("menu", bandit, 1000).jaxpr)
     groups = lb.make_policy("menu", bandit, horizon=1000)[0].pulls_per_epoch
-    products = [line for line in text.splitlines() if "dot_general" in line and f"{groups},{groups}]" in line]
-    assert (
-        len(products) == 2
-    )  # the k x k distances of one epoch, where they are computed at once (not on CPU), and anew,
-    assert not any(f"1000,{groups},{groups}" in line for line in products)  # and not batched over pulls
+    lines = [line for line in text.splitlines() if "dot_general" in line]
+    products = [line for line in lines if f"{bandit.dim},{groups}]" in line]
+    assert len(products) == 3  # an epoch's estimates, and their coordinates on CPU and elsewhere
+    assert not any(f"1000,{bandit.dim},{groups}" in line for line in products)  # and not batched over pulls
+    assert not any(f"{groups},{groups}]" in line for line in lines)  # nor are all distances kept
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from linbet_jax.kernels.gram import UNROLLED, cholesky, dot
 _SAMPLE = 16  # estimates among which the origin of the coordinates is found
 _STEPS = 3  # of the search for the middle of the bulk
 _FEW = 4  # estimates left over that are cheaper to decide one by one
+_ROUND = 8  # estimates whose medians a GPU finds together
 _ROWS = 8  # rows of distances that share one pass over the coordinates
 
 
@@ -95,8 +95,9 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
 
 @jax.custom_jvp
 def _found_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    # On CPU a batch is worked off problem by problem, row by row: the coordinates stay in the first cache.
-    return jax.lax.platform_dependent(estimates, gram, cpu=_center_in_turn, default=_center_at_once)
+    # On CPU a batch is worked off problem by problem, row by row: the coordinates stay in the first cache. On a GPU all
+    # problems go through a loop together until the last of them is done: its turns must be few.
+    return jax.lax.platform_dependent(estimates, gram, cpu=_center_in_turn, default=_center_in_rounds)
 
 
 @_found_center.defjvp
@@ -134,40 +135,27 @@ class _Search(NamedTuple):
     counts: jax.Array
 
 
-def _center_at_once(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _center(estimates, gram, _near_at_once)
-
-
-def _center_by_rows(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return _center(estimates, gram, _near_by_rows)
-
-
-_center_in_turn = jax.custom_batching.sequential_vmap(_center_by_rows)
-
-
-def _center(
-    estimates: jax.Array, gram: jax.Array, near: Callable[[jax.Array, float], jax.Array]
-) -> tuple[jax.Array, jax.Array]:
+def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One candidate after the other, and the others counted anew where a better bound repays it."""
     num = estimates.shape[0]
     rows = jnp.arange(num)
     slack = 8 * float(np.finfo(estimates.dtype).eps)
     points, origin = _whitened(estimates, gram)
-    squared_norms = jnp.sum(points * points, axis=0)
 
     def squared_distances(row: jax.Array) -> jax.Array:
         differences = points - points[:, row, None]
         return jnp.sum(differences * differences, axis=0)
 
-    first = _nearest_to_middle(points, squared_norms, origin)
+    from_middle, there = _from_middle(points)
+    first = jnp.where(there, jnp.argmin(from_middle), origin)
     from_first = squared_distances(first)
     bound = _median_distance(from_first, first)
 
     def others_within(bound: jax.Array) -> jax.Array:
-        return near((points / bound).astype(jnp.float32), 1 + slack)
+        return _near_by_rows((points / bound).astype(jnp.float32), 1 + slack)
 
-    # Row j can have r_j <= bound only if the lower middle value is: (k - 1 + 1) // 2 others at most that far.
     counts = others_within(bound)
-    surviving = (counts >= num // 2) & (rows != first)
+    surviving = (counts >= _needed(num)) & (rows != first)
     # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
     same = jnp.where(from_first == 0, rows, num)
     surviving = surviving & (bound > 0)
@@ -183,9 +171,59 @@ def _center(
         # A better bound rejects more: another pass repays itself where many are left.
         again = better & (bound > 0) & (jnp.sum(left) > _FEW)
         counts = jax.lax.cond(again, lambda: others_within(bound), lambda: carry.counts)
-        return _Search(jnp.where(better | tie, row, carry.best), bound, left & (counts >= num // 2), counts)
+        return _Search(jnp.where(better | tie, row, carry.best), bound, left & (counts >= _needed(num)), counts)
 
     found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, _Search(best, bound, surviving, counts))
+    return _answer(found, points, origin)
+
+
+_center_in_turn = jax.custom_batching.sequential_vmap(_center_one_by_one)
+
+
+def _center_in_rounds(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Several candidates in a round, and after each round the others counted anew."""
+    num = estimates.shape[0]
+    rows = jnp.arange(num, dtype=jnp.int32)
+    slack = 8 * float(np.finfo(estimates.dtype).eps)
+    points, origin = _whitened(estimates, gram)
+
+    def squared_distances(some: jax.Array) -> jax.Array:  # [m] -> [m, k]
+        differences = points[:, None, :] - points[:, some][:, :, None]
+        return jnp.sum(differences * differences, axis=0)
+
+    def decide(carry: _Search, order: jax.Array) -> _Search:
+        """The first few in this order decided, and those rejected that are no better than the best of them."""
+        _, sorted_rows = jax.lax.sort((order, rows), num_keys=1, is_stable=False)
+        some = sorted_rows[:_ROUND]
+        medians = jax.vmap(_median_distance)(squared_distances(some), some)
+        best, bound, left = carry.best, carry.bound, carry.left
+        for row, median, undecided in zip(some, medians, carry.left[some], strict=True):
+            better = undecided & (median < bound * (1 - slack))
+            tie = undecided & ~better & (median <= bound * (1 + slack)) & (row < best)
+            best, bound = jnp.where(better | tie, row, best), jnp.where(better, median, bound)
+            left = left & (rows != row)
+        counts = _near_at_once((points / bound).astype(jnp.float32), 1 + slack)
+        return _Search(best, bound, left & (bound > 0) & (counts >= _needed(num)), counts)
+
+    from_middle, there = _from_middle(points)
+    first = jnp.where(there, jnp.argmin(from_middle), origin).astype(jnp.int32)
+    start = _Search(first, jnp.full_like(from_middle[0], jnp.inf), rows >= 0, jnp.zeros_like(rows))
+    found = jax.lax.while_loop(
+        lambda carry: jnp.any(carry.left),
+        lambda carry: decide(carry, jnp.where(carry.left, -carry.counts, num)),
+        decide(start, from_middle),
+    )
+    # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
+    equal = jnp.argmax(squared_distances(found.best[None])[0] == 0)
+    return _answer(found._replace(best=jnp.where(found.bound == 0, equal, found.best)), points, origin)
+
+
+def _needed(num: int) -> int:
+    """Row j can have r_j <= bound only if the lower middle value is: (k - 1 + 1) // 2 others at most that far."""
+    return num // 2
+
+
+def _answer(found: _Search, points: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
     of_itself = jnp.sum(points[:, origin])  # 0, or no number where V has no root or no estimate is finite
     return found.best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, of_itself - of_itself)
 
@@ -211,20 +249,21 @@ def _smallest_with(values: jax.Array, rank: int) -> jax.Array:
     return jnp.min(jnp.where(at_most >= rank, values, jnp.inf))
 
 
-def _nearest_to_middle(points: jax.Array, squared_norms: jax.Array, origin: jax.Array) -> jax.Array:
-    """The estimate nearest to the weighted mean of all, weights falling like 1 / (1 + distance^2): points [d, k]."""
+def _from_middle(points: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Squared distances [k] from the weighted mean of all, weights falling like 1 / (1 + distance^2): points [d, k].
+
+    They are never NaN. And whether there is such a mean [].
+    """
     few = min(_SAMPLE, points.shape[1])
-    scale = _smallest_with(squared_norms[:few], few // 2 + 1)
-    squared = squared_norms
+    squared = jnp.sum(points * points, axis=0)
+    scale = _smallest_with(squared[:few], few // 2 + 1)
     for _ in range(_STEPS):
         weights = jnp.where(squared < jnp.inf, 1 / (squared + scale), 0)
         total = jnp.sum(weights)
         middle = jnp.sum(jnp.where(weights > 0, weights * points, 0), axis=1) / total
         differences = points - middle[:, None]
         squared = jnp.sum(differences * differences, axis=0)
-    return jnp.where(
-        jnp.isfinite(total) & (total > 0), jnp.argmin(jnp.where(jnp.isnan(squared), jnp.inf, squared)), origin
-    )
+    return jnp.where(jnp.isnan(squared), jnp.inf, squared), jnp.isfinite(total) & (total > 0)
 
 
 def _median_distance(squared: jax.Array, own: jax.Array) -> jax.Array:
@@ -236,7 +275,22 @@ def _median_distance(squared: jax.Array, own: jax.Array) -> jax.Array:
 
 
 def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """The two middle values among the ``count`` smallest of a list [n]; twice the same for an odd count. NaN is last.
+    """The two middle values of the ``count`` smallest in a list [n]; twice the same for an odd count. NaN is last."""
+    return jax.lax.platform_dependent(
+        values,
+        cpu=functools.partial(_middle_by_bits, count=count),
+        default=functools.partial(_middle_by_sort, count=count),
+    )
+
+
+def _middle_by_sort(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """By one sort, which is one kernel on a GPU; there a loop over bits would be a kernel or two for each of them."""
+    ordered = jnp.sort(jnp.where(values == 0, 0, values), stable=False)  # one zero
+    return ordered[(count - 1) // 2], ordered[count // 2]
+
+
+def _middle_by_bits(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """By counting, bit by bit.
 
     Floats are ordered as their bits are, once those of negative ones are turned over: the lower of the two is found bit
     by bit from the top, each by one count. For the lists of a few hundred met here that is several times faster than a
@@ -259,9 +313,7 @@ def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
             jnp.where(alike, lower, ~jnp.zeros((), jnp.uint32)),
             rank - jnp.sum((upper < found_upper).astype(jnp.int32)),
             jnp.where(settled, least, 0),
-            jax.lax.platform_dependent(
-                settled, cpu=_passes, default=lambda settled: jnp.full_like(settled, 32, jnp.int32)
-            ),
+            jnp.where(settled, 0, 32),
         )
         found = (found_upper.astype(word) << 32) | found_lower.astype(word)
     low = jax.lax.bitcast_convert_type(jnp.where(found >= top, found ^ top, ~found), values.dtype)
@@ -270,11 +322,6 @@ def _middle(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     larger = (bits > found) & ~jnp.isnan(values)
     above = jnp.where(jnp.any(larger), jnp.min(jnp.where(larger, values, jnp.inf)), jnp.nan)
     return low, jnp.where(jnp.sum((bits <= found).astype(jnp.int32)) > rank, low, above)
-
-
-def _passes(settled: jax.Array) -> jax.Array:
-    """None where there is nothing to find; a GPU would wait for the answer longer than for the passes."""
-    return jnp.where(settled, 0, 32).astype(jnp.int32)
 
 
 def _of_rank(words: jax.Array, rank: jax.Array, begun: jax.Array, passes: Any) -> jax.Array:
@@ -289,15 +336,29 @@ def _of_rank(words: jax.Array, rank: jax.Array, begun: jax.Array, passes: Any) -
 
 def _with_margin(points: jax.Array) -> jax.Array:
     """Squared norms [k] less what rounding in float32 can add to a squared distance: points [d, k] float32."""
-    margin = 2 * (points.shape[0] + 8) * float(np.finfo(np.float32).eps)
-    return jnp.sum(points * points, axis=0) * (1 - margin)
+    return _less_margin(jnp.sum(points * points, axis=0), points.shape[0])
+
+
+def _less_margin(squared_norms: jax.Array, dim: int) -> jax.Array:
+    return squared_norms * (1 - 2 * (dim + 8) * float(np.finfo(np.float32).eps))
 
 
 def _near_at_once(points: jax.Array, cut: float) -> jax.Array:
-    """How many others are surely or possibly within squared distance ``cut`` of each: points [d, k] float32 -> [k]."""
-    norms = _with_margin(points)
-    squared = norms[:, None] + norms[None, :] - 2 * dot(points.T, points)
-    return jnp.sum(~(squared > cut), axis=1) - 1
+    """How many others are surely or possibly within squared distance ``cut`` of each: points [d, k] float32 -> [k].
+
+    The products are written out: their sum over d, the test and the count are one kernel on a GPU, and the k x k
+    matrix never reaches its memory.
+    """
+    if points.shape[0] > UNROLLED:
+        halves = 0.5 * _with_margin(points)
+        half_squared = halves[:, None] + halves[None, :] - dot(points.T, points)
+    else:
+        rows = list(points)
+        halves = 0.5 * _less_margin(functools.reduce(jnp.add, [row * row for row in rows]), points.shape[0])
+        half_squared = halves[:, None] + halves[None, :]
+        for row in rows:
+            half_squared = half_squared - row[:, None] * row[None, :]
+    return jnp.sum(~(half_squared > 0.5 * cut), axis=1, dtype=jnp.int32) - 1
 
 
 def _near_by_rows(points: jax.Array, cut: float) -> jax.Array:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax.kernels.arguments import floats
-from linbet_jax.kernels.gram import dot
+from linbet_jax.kernels.gram import combined, dot
 
 TIE_TOLERANCE = {"float32": 1e-5, "float64": 1e-11}
 """Indices that differ by less than this share of the largest tie: some hundred roundings of a sum of d products."""
@@ -15,6 +15,11 @@ TIE_TOLERANCE = {"float32": 1e-5, "float64": 1e-11}
 def squared_widths(arms: jax.Array, gram_inverse: jax.Array) -> jax.Array:
     """x^T V^-1 x for every arm: arms [K, d], gram_inverse [d, d] -> [K], never below 0."""
     return jnp.maximum(jnp.sum(dot(arms, gram_inverse) * arms, axis=1), 0)
+
+
+def values_of(arms: jax.Array, center: jax.Array) -> jax.Array:
+    """<x, center> of every arm: arms [K, d], center [d] -> [K]; on a GPU no kernel of its own."""
+    return jax.lax.platform_dependent(arms, center, cpu=dot, default=lambda arms, center: combined(arms.T, center))
 
 
 def argmax_index(values: jax.Array, squared: jax.Array, radius: jax.Array) -> jax.Array:

@@ -186,9 +186,9 @@ def doubtful_update(
         )
     payoff = jnp.where(jnp.isinf(payoff) & jnp.all(feature == 0), 0, payoff)  # it says nothing of theta
     settled_now = jnp.linalg.norm(dot(root, feature)) * jnp.abs(payoff) <= level
-    slot = jnp.argmin(state.live)  # the first free slot
+    slot, none = jax.lax.platform_dependent(state.live, cpu=_first_free, default=_first_free_at_once)
     here = (jnp.arange(state.live.shape[0]) == slot) & ~settled_now
-    overflow = state.overflow | (~settled_now & jnp.all(state.live))
+    overflow = state.overflow | (~settled_now & none)
     features = jnp.where(here[:, None], feature, state.features)
     payoffs = jnp.where(here, payoff, state.payoffs)
     live = state.live | here
@@ -201,6 +201,18 @@ def doubtful_update(
     kept = is_kept(products, level, two_sided) & doubtful[:, None]
     sums = _no_number(level, jnp.sum(jnp.where(kept, products, 0), axis=0))
     return DoubtfulState(moments, features, jnp.where(doubtful, payoffs, 0), doubtful, overflow, lost), sums
+
+
+def _first_free(live: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The first free slot [] of those taken [C], and whether there is none []."""
+    return jnp.argmin(live), jnp.all(live)
+
+
+def _first_free_at_once(live: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same by one reduction, which is one kernel on a GPU; C where there is none."""
+    capacity = live.shape[0]
+    slot = jnp.min(jnp.where(live, capacity, jnp.arange(capacity)))
+    return slot, slot == capacity
 
 
 @jax.jit

@@ -22,6 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
+Words = tuple[jax.Array, jax.Array]
+_TURNS = (13, 15, 26, 6), (17, 29, 16, 24)  # Threefry's rotations, in turn
+
 
 def float_dtype(dtype: DTypeLike | None = None) -> np.dtype[Any]:
     """Returns the float dtype to compute in: JAX's own default for None.
@@ -157,15 +160,22 @@ def normals(key: jax.Array, count: int, dtype: DTypeLike) -> jax.Array:
     else:
         left, right = jax.random.bits(key, (2, pairs), jnp.uint32)
 
-    def part(number: jax.Array) -> jax.Array:
-        """The cosines or the sines: a turn of a loop stores them, where XLA would compute each wherever it is used."""
+    def part(number: Any, left: jax.Array, right: jax.Array) -> jax.Array:
+        """The cosines or the sines."""
         size = jnp.sqrt(-2.0 * jnp.log(left.astype(jnp.float32) * 2.0**-32 + 2.0**-33))
         signed = jax.lax.bitcast_convert_type(right, jnp.int32).astype(jnp.float32)
         sine = _sine(signed * (math.pi * 2.0**-32))  # of half the angle
         square = jnp.minimum(sine * sine, 1.0)  # which rounding may exceed
         return size * jnp.where(number == 0, 1.0 - 2.0 * square, 2.0 * sine * jnp.sqrt(1.0 - square))
 
-    return jax.lax.map(part, jnp.arange(2)).reshape(-1)[:count].astype(dtype)
+    both = jax.lax.platform_dependent(
+        left,
+        right,
+        # On CPU a turn of a loop stores them, where XLA would compute each wherever it is used.
+        cpu=lambda left, right: jax.lax.map(lambda number: part(number, left, right), jnp.arange(2)),
+        default=lambda left, right: jnp.stack([part(number, left, right) for number in range(2)]),
+    )
+    return both.reshape(-1)[:count].astype(dtype)
 
 
 def pareto(words: jax.Array, shape: ArrayLike, dtype: DTypeLike) -> jax.Array:
@@ -229,22 +239,31 @@ def stream_words(key: jax.Array, uniforms: int) -> Callable[[jax.Array], jax.Arr
 def threefry(first: jax.Array, second: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw 2011) of the blocks (0, count); uint32, elementwise.
 
-    Sixteen of the rounds are two turns of a loop: its results are stored, where XLA would compute the words anew inside
-    each of their uses.
+    On CPU sixteen of the rounds are two turns of a loop: its results are stored, where XLA would compute the words anew
+    inside each of their uses. On a GPU each turn would be kernels of its own, and the rounds are written out.
     """
-    schedule = jnp.stack([first, second, first ^ second ^ np.uint32(0x1BD11BDA)])
 
-    def group(left: jax.Array, right: jax.Array, number: Any, turns: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    def group(words: Words, schedule: Any, number: Any, turns: tuple[int, ...]) -> Words:
+        left, right = words
         for turn in turns:
             left = left + right
             right = ((right << np.uint32(turn)) | (right >> np.uint32(32 - turn))) ^ left
         count = jnp.asarray(number, jnp.uint32) + np.uint32(1)
         return left + schedule[(number + 1) % 3], right + schedule[(number + 2) % 3] + count
 
-    def pair(number: jax.Array, words: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        left, right = group(*words, 2 * number, (13, 15, 26, 6))
-        return group(left, right, 2 * number + 1, (17, 29, 16, 24))
+    def pair(number: jax.Array, words: Words, schedule: Any) -> Words:
+        return group(group(words, schedule, 2 * number, _TURNS[0]), schedule, 2 * number + 1, _TURNS[1])
+
+    def rolled(words: Words, keys: tuple[jax.Array, ...]) -> Words:
+        schedule = jnp.stack(keys)
+        words = jax.lax.fori_loop(np.int32(0), np.int32(2), lambda i, words: pair(i, words, schedule), words)
+        return group(words, schedule, 4, _TURNS[0])
+
+    def written_out(words: Words, keys: tuple[jax.Array, ...]) -> Words:
+        for number in range(5):
+            words = group(words, keys, number, _TURNS[number % 2])
+        return words
 
     start = jnp.broadcast_to(first, counts.shape), counts + second
-    left, right = jax.lax.fori_loop(np.int32(0), np.int32(2), pair, start)
-    return group(left, right, 4, (13, 15, 26, 6))
+    keys = first, second, first ^ second ^ np.uint32(0x1BD11BDA)
+    return jax.lax.platform_dependent(start, keys, cpu=rolled, default=written_out)

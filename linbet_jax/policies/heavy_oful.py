@@ -148,7 +148,7 @@ def _searched(
         trial = search.center - jnp.where(first, 0, step)
         reading = read(trial)
         size = _size(reading.gradient, gram_inverse)
-        taken = first | (size <= jnp.where(search.cautious, 1, 0.5) * search.size)
+        taken = first | (size <= jnp.where(search.cautious, search.size, 0.5 * search.size))
 
         def keep(new: jax.Array, old: jax.Array) -> jax.Array:
             return jnp.where(taken, new, old)
@@ -239,7 +239,7 @@ def heavy_oful(design: Design, *, history: int) -> Policy:
 
         # A search that is settled ends before it begins; another begins with a reading.
         name, reading = str(payoffs.dtype), _Reading(jnp.zeros_like(center), inverse, slack)
-        size = jnp.where(settled, 0, jnp.inf).astype(center.dtype)
+        size = jnp.where(settled, jnp.zeros((), center.dtype), jnp.inf)
         no, none = jnp.zeros((), bool), jnp.zeros((), jnp.int32)
         result = _searched(
             _Search(center, reading, size, no, no, none),

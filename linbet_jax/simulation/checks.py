@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,8 +16,10 @@ from linbet_jax.policies.policy import Policy
 from linbet_jax.theory import OWN_NORM
 
 CPU_BLOCK = 16  # seeds per block: measured fastest from 8 to 64, and small runs waste least
-GPU_BLOCK = 4096
 MAX_CPU_BLOCK = 64  # batched LAPACK calls of 128 and more can hang for good on several CPU devices in JAX 0.10
+GPU_STEP = 128  # a block on a GPU holds a multiple of it
+GPU_BLOCK_BYTES = 2**27  # of state in a block there: 4000 to 5000 seeds of MENU and TOFU
+MAX_GPU_BLOCK = 2**16
 
 
 def x64_enabled() -> bool:
@@ -31,10 +34,17 @@ def whole_number(field: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def block_of(block_size: int | None, on_cpu: bool, rows: int) -> int:
-    """Seeds per block for ``rows`` replications on each device."""
+def block_of(block_size: int | None, on_cpu: bool, rows: int, seed_bytes: Callable[[], int]) -> int:
+    """Seeds per block for ``rows`` replications on each device, each with so many bytes of state.
+
+    On a GPU as many as `GPU_BLOCK_BYTES` hold, shared out so that the last block is nearly full too.
+    """
     if block_size is None:
-        return CPU_BLOCK if on_cpu else min(GPU_BLOCK, 2 ** max(0, rows - 1).bit_length())
+        if on_cpu:
+            return CPU_BLOCK
+        most = min(MAX_GPU_BLOCK, max(GPU_STEP, GPU_BLOCK_BYTES // seed_bytes() // GPU_STEP * GPU_STEP))
+        blocks = -(-rows // most)
+        return -(-rows // (blocks * GPU_STEP)) * GPU_STEP
     block = whole_number("block_size", block_size, 1)
     if on_cpu and block > MAX_CPU_BLOCK:
         raise ValueError(

@@ -20,7 +20,7 @@ from linbet_jax.policies.conformance import check_policy
 from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.simulation.display import Progress, compiling
 from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_inside
-from linbet_jax.simulation.replication import Plan, World, replicate
+from linbet_jax.simulation.replication import Plan, replicate
 
 THREEFRY = "threefry2x32"  # the generator of every run
 
@@ -137,10 +137,9 @@ def _program(launch: Launch, arguments: Any) -> tuple[Callable[..., dict[str, An
     started = time.perf_counter()
     with compiling(launch.plan.policy.name):
         launch.check(*arguments[1:3])
-        wide = launch.devices[0].platform == "cpu" and launch.plan.dtype == "float64"
         traced = lower(launch, arguments)
         closed = sum(int(getattr(constant, "nbytes", 0)) for constant in traced.jaxpr.consts)
-        program = _Program(_compile(traced.lower(), wide), closed)
+        program = _Program(_compile(traced.lower(), compiler_options(launch)), closed)
     with _PROGRAMS_LOCK:
         while _PROGRAMS and (
             len(_PROGRAMS) >= _MAX_PROGRAMS or sum(one.closed for one in _PROGRAMS.values()) + closed > _MAX_BYTES
@@ -150,14 +149,22 @@ def _program(launch: Launch, arguments: Any) -> tuple[Callable[..., dict[str, An
     return program, time.perf_counter() - started
 
 
-def _compile(lowered: Any, wide: bool) -> Any:
-    """Compile; if ``wide`` for vector registers of 512 bits, of which XLA on its own uses half.
+def compiler_options(launch: Launch) -> dict[str, Any]:
+    """What XLA is told beside its defaults.
 
-    In float64 the numbers stay; in float32, where last bits would depend on the CPU's width, it is left alone.
+    On CPU in float64: vector registers of 512 bits, of which XLA on its own uses half; the numbers stay. In float32,
+    where last bits would depend on the CPU's width, it is left alone. On a GPU: no choice of kernels by timing them,
+    which may end otherwise the next time, and no operation whose order of additions is left open.
     """
-    if wide:
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA without the option
-            return lowered.compile(compiler_options={"xla_cpu_prefer_vector_width": 512})
+    if launch.devices[0].platform != "cpu":
+        return {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
+    return {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
+
+
+def _compile(lowered: Any, options: dict[str, Any]) -> Any:
+    if options:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA without one of the options
+            return lowered.compile(compiler_options=options)
     return lowered.compile()
 
 
@@ -168,24 +175,17 @@ def _jit_disabled() -> bool:
 def launch_all(
     launch: Launch,
     lanes: int,
-    leaves: list[Leaf],
-    rows_seed: npt.NDArray[np.uint32],
+    arguments_of: Callable[[npt.NDArray[np.int64]], Any],
     pending: npt.NDArray[np.int64],
-    world: World,
-    rounds: npt.NDArray[np.int64],
-    key: jax.Array,
+    total: int,
     chunk: int | None,
     progress: Progress | None,
     clock: dict[str, float],
     outputs: dict[str, npt.NDArray[Any]],
 ) -> None:
-    """Run the pending rows launch by launch, in turn on every lane, and write their outputs in place."""
+    """Run the pending rows of ``total`` launch by launch, in turn on every lane, and write their outputs in place."""
     unit = launch.block_size * len(launch.devices)
     per_launch = unit if chunk is None else max(1, chunk // (unit * lanes)) * unit
-    total = rows_seed.size
-    settings = max([leaf.values.shape[0] for leaf in leaves if leaf.varies], default=1)
-    shared = [leaf.values for leaf in leaves if not leaf.varies]
-    record_rounds = rounds.astype(np.int32)
 
     def collect(rows: npt.NDArray[np.int64], result: dict[str, Any]) -> int:
         """Wait for a launch and keep its outputs; returns how many of its replications are done for good."""
@@ -215,9 +215,7 @@ def launch_all(
         for lane, first in enumerate(range(0, pending.size, per_launch), first_lane()):
             rows = pending[first : first + per_launch]
             padded = np.concatenate([rows, np.full(per_launch - rows.size, rows[-1])])
-            varying = [leaf.values[padded // (total // settings)] for leaf in leaves if leaf.varies]
-            arguments = (rows_seed[padded], varying, shared, world, record_rounds, key)
-            arguments = jax.tree.map(jnp.asarray, arguments)
+            arguments = arguments_of(padded)
             program, seconds = _program(launch, arguments)
             compiling += seconds
             if len(in_flight) == 2 * lanes:

@@ -13,6 +13,7 @@ Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ class Plan(NamedTuple):
     trace_pulls: int  # T when tracing, else 0
     coverage: bool  # whether to watch the confidence region
     dtype: str
+    on_card: bool = False  # whether a GPU plays it: fewer kernels, and no branch that its host must wait for
 
     @property
     def width(self) -> int:
@@ -190,13 +192,18 @@ def _stretch(
             seen.append(one)
         return carry, jax.tree.map(lambda *each: jnp.concatenate(each), *seen)
 
-    carry, seen = jax.lax.scan(turn, carry, (epochs.reshape(-1, turns), drawn))
+    most = max(1, _UNROLLED // turns) if plan.on_card and pulls == 1 else 1
+    unroll = max(n for n in range(1, most + 1) if epochs.shape[0] % n == 0)
+    carry, seen = jax.lax.scan(turn, carry, (epochs, drawn), unroll=unroll)
     seen = jax.tree.map(lambda each: each.reshape(-1), seen)  # [width]
     refresh = policy.refresh
     if refresh is not None:
         # After the first stretch too: the first updates take V^-1 = I / lambda down the most, and round the most.
         due = ((number + 1) % plan.refresh_stride == 0) | (number == 0)
-        fresh = jax.lax.cond(due, lambda s: refresh(s, run.arms, run.params), lambda s: s, carry.state)
+        if plan.on_card and plan.refresh_stride == 1:
+            fresh = refresh(carry.state, run.arms, run.params)
+        else:
+            fresh = jax.lax.cond(due, lambda s: refresh(s, run.arms, run.params), lambda s: s, carry.state)
         carry = carry._replace(state=fresh)
 
     place = rounds - before - 1
@@ -234,8 +241,12 @@ def _epoch(
         return update(state, arms, index, payoffs, params)
 
     # The two ways of a cond copy the state, which is felt where an update is all that a pull costs.
-    guarded = run.plan.guarded
-    state = jax.lax.cond(whole, updated, lambda state: state, carry.state) if guarded else updated(carry.state)
+    if not run.plan.guarded:
+        state = updated(carry.state)
+    elif run.plan.on_card:  # whose host would wait for every answer
+        state = jax.tree.map(functools.partial(jnp.where, whole), updated(carry.state), carry.state)
+    else:
+        state = jax.lax.cond(whole, updated, lambda state: state, carry.state)
     coverage = carry.coverage
     if coverage is not None:
         assert policy.region is not None
@@ -266,6 +277,7 @@ def _epoch(
     return _Carry(state, health, regret, payoff, coverage), seen
 
 
+_UNROLLED = 5  # pulls of a turn on a GPU: kernels of neighbours merge; more cost compile time and win little
 _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a block of 16 seeds
 _VECTOR = 8  # what is left of a row after whole vectors would be drawn one by one
 
@@ -273,13 +285,21 @@ _VECTOR = 8  # what is left of a row after whole vectors would be drawn one by o
 def _drawn(draw: Callable[[jax.Array], jax.Array], before: jax.Array, width: int) -> jax.Array:
     """The standard variates of the ``width`` pulls after pull ``before``, [width].
 
-    In turns of a loop, two at least, which also stores them: XLA would draw anew at every place where one is used.
+    On CPU in turns of a loop, two at least, which also stores them: XLA would draw anew at every place where one is
+    used. On a GPU all at once, where every turn would be kernels of its own.
     """
     turns = max(2, -(-width // _DRAWN_AT_ONCE))
     few = -(-width // turns)
     few = -(-few // _VECTOR) * _VECTOR
-    numbers = before + 1 + jnp.arange(turns * few, dtype=jnp.int32)
-    return jax.lax.map(draw, numbers.reshape(turns, few)).reshape(-1)[:width]
+
+    def in_turns(before: jax.Array) -> jax.Array:
+        numbers = before + 1 + jnp.arange(turns * few, dtype=jnp.int32)
+        return jax.lax.map(draw, numbers.reshape(turns, few)).reshape(-1)[:width]
+
+    def at_once(before: jax.Array) -> jax.Array:
+        return draw(before + 1 + jnp.arange(width, dtype=jnp.int32))
+
+    return jax.lax.platform_dependent(before, cpu=in_turns, default=at_once)
 
 
 def _rounded(values: jax.Array, horizon: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -30,17 +31,18 @@ from linbet_jax.simulation.checks import (
 )
 from linbet_jax.simulation.display import Progress, ProgressChoice, check_progress, showing
 from linbet_jax.simulation.lanes import Lanes, lanes_of
-from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, launch_all, prng_name, threefry_key
+from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, launch_all, lower, prng_name, threefry_key
 from linbet_jax.simulation.replication import Plan, World
 from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, warn_of
 
 STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
 ROUND_STRETCH = 125  # pulls of a stretch where it divides the horizon, as most that people choose
+EVEN_STRETCH = 100  # likewise on a GPU, for updates in pairs: whether pulls are in time need not be asked there
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 
 
-def _stretch_epochs(horizon: int, policy: Policy) -> int:
+def _stretch_epochs(horizon: int, policy: Policy, on_card: bool) -> int:
     """Epochs per stretch: about STRETCH pulls, no more than the horizon needs, a multiple of the updates in turn.
 
     Two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one kernel.
@@ -48,12 +50,16 @@ def _stretch_epochs(horizon: int, policy: Policy) -> int:
     pulls, turns = policy.pulls_per_epoch, len(policy.updates)
     if pulls == turns == 1 and horizon % ROUND_STRETCH == 0:
         return ROUND_STRETCH
+    if on_card and pulls == 1 and turns == 2 and horizon % EVEN_STRETCH == 0:
+        return EVEN_STRETCH
     return turns * -(-min(max(2, STRETCH // pulls), -(-horizon // pulls)) // turns)
 
 
-def _plan(policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str) -> Plan:
+def _plan(
+    policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str, on_card: bool = False
+) -> Plan:
     """What shapes the program of one attempt, without a trace."""
-    length = _stretch_epochs(horizon, policy)
+    length = _stretch_epochs(horizon, policy, on_card)
     opening = None if policy.buffers is None else policy.buffers.opening
     playing = opening.policy if opening is not None and horizon <= opening.pulls else policy
     return Plan(
@@ -67,6 +73,7 @@ def _plan(policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, d
         trace_pulls=0,
         coverage=False,
         dtype=dtype_name,
+        on_card=on_card,
     )
 
 
@@ -148,8 +155,8 @@ def simulate(
         coverage: also return whether the policy's confidence region held theta* (:class:`Coverage`). It changes no
             choice; the policy must have a ``region``.
         dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
-        block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), elsewhere the next power of two that
-            holds the seeds of a device (4096 at most). It decides rounding, not results' meaning.
+        block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), on a GPU as many as 128 MiB of state
+            hold, in steps of 128 and 65536 at most. It decides rounding, not results' meaning.
         chunk_size: seeds that are computed at a time, on all devices or cores together, rounded down to whole blocks
             on each; by default one block on each, which bounds memory whatever the number of seeds.
         progress: "auto" shows a line of progress on stderr when that is a terminal, or in a notebook, once a run has
@@ -240,6 +247,101 @@ def simulate_grid(
     Raises:
         ValueError: as in :func:`simulate`.
     """
+    check_progress(progress)
+    batch = _checked(
+        policy,
+        grid,
+        bandit,
+        horizon=horizon,
+        num_seeds=num_seeds,
+        seeds=seeds,
+        key=key,
+        num_records=num_records,
+        record_at=record_at,
+        trace=trace,
+        coverage=coverage,
+        dtype=dtype,
+        block_size=block_size,
+        chunk_size=chunk_size,
+        devices=devices,
+        separate=separate,
+    )
+    with showing(progress, policy.name, batch.seeds.size * len(grid)) as advance:
+        played = _play(batch, advance)
+    said = unhealthy(policy, played.outputs["health"], np.tile(batch.seeds, len(grid)))
+    if said and warn:
+        warn_of(*said)
+    return [_result(batch, played, number) for number in range(len(grid))]
+
+
+@_by_itself
+def traced(
+    policy: Policy,
+    params: Any,
+    bandit: LinearBandit,
+    *,
+    horizon: int,
+    num_seeds: int,
+    dtype: npt.DTypeLike | None = None,
+    block_size: int | None = None,
+    devices: Sequence[Any] | None = None,
+    for_card: bool | None = None,
+) -> tuple[Any, Launch]:
+    """The program of a run, for whoever looks at programs instead of running them.
+
+    Args:
+        policy: as in :func:`simulate`, like every argument but the last.
+        params: its hyperparameters.
+        bandit: what is played.
+        horizon: T.
+        num_seeds: S.
+        dtype: float32 or float64.
+        block_size: seeds per block.
+        devices: devices to use; they need not be here.
+        for_card: whether to trace what a GPU would play, on whatever devices; by default what these would.
+
+    Returns:
+        What JAX traced (`jax.stages.Traced`), and what it was traced from.
+    """
+    batch = _checked(
+        policy,
+        [params],
+        bandit,
+        horizon=horizon,
+        num_seeds=num_seeds,
+        dtype=dtype,
+        block_size=block_size,
+        devices=devices,
+        key=jax.random.key(0),
+    )
+    parts = _parts(batch)
+    launch = _launch(batch, parts, policy)
+    if for_card is not None:
+        launch = launch._replace(plan=launch.plan._replace(on_card=for_card))
+    rows = np.zeros(batch.block * len(batch.lanes.devices), np.int64)
+    return lower(launch, parts.arguments(rows, batch)), launch
+
+
+def _checked(
+    policy: Policy,
+    grid: Sequence[Any],
+    bandit: LinearBandit,
+    *,
+    horizon: int,
+    num_seeds: int | None = None,
+    seeds: npt.ArrayLike | None = None,
+    key: jax.Array,
+    num_records: int = 200,
+    record_at: npt.ArrayLike | None = None,
+    trace: bool = False,
+    coverage: bool = False,
+    dtype: npt.DTypeLike | None = None,
+    block_size: int | None = None,
+    chunk_size: int | None = None,
+    devices: Sequence[Any] | None = None,
+    separate: bool = False,
+) -> _Batch:
+    """What :func:`simulate_grid` was asked for, or a ValueError."""
     _check_what_is_played(policy, bandit, coverage)
     horizon = _check_horizon(policy, horizon)
     dtype_name = check_dtype(dtype)
@@ -247,9 +349,12 @@ def simulate_grid(
     rounds = check_rounds(horizon, num_records, record_at)
     check_key(key)
     _check_grid(policy, grid, bandit, horizon, dtype_name)
-    check_progress(progress)
     lanes = lanes_of(devices)
-    batch = _Batch(
+
+    def seed_bytes() -> int:
+        return _seed_bytes(policy, grid[0], bandit, horizon if trace else 0, dtype_name)
+
+    return _Batch(
         policy=policy,
         grid=list(grid),
         bandit=bandit,
@@ -261,16 +366,26 @@ def simulate_grid(
         coverage=bool(coverage),
         dtype=dtype_name,
         lanes=lanes,
-        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares)),
+        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), seed_bytes),
         chunk=None if chunk_size is None else whole_number("chunk_size", chunk_size, 1),
         separate=separate,
     )
-    with showing(progress, policy.name, seed_array.size * len(grid)) as advance:
-        played = _play(batch, advance)
-    said = unhealthy(policy, played.outputs["health"], np.tile(seed_array, len(grid)))
-    if said and warn:
-        warn_of(*said)
-    return [_result(batch, played, number) for number in range(len(grid))]
+
+
+def _seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls: int, dtype_name: str) -> int:
+    """Bytes that one replication keeps: the larger of its states, a decision set of its own, a trace."""
+    cast = jax.tree.map(lambda leaf: _cast(leaf, dtype_name), params)
+    size = np.dtype(dtype_name).itemsize
+    arms = jax.ShapeDtypeStruct((bandit.num_arms, bandit.dim), dtype_name)
+    own = bandit.changing or bandit.resampling
+    opening = None if policy.buffers is None else policy.buffers.opening
+
+    def held(policy: Policy) -> int:
+        state = jax.eval_shape(policy.init, None if bandit.changing else arms, cast)
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+    states = [held(policy), *([] if opening is None else [held(opening.policy)])]
+    return max(states) + (size * arms.size if own else 0) + traced_pulls * (size + 4)
 
 
 class _Batch(NamedTuple):
@@ -329,37 +444,65 @@ def _check_grid(policy: Policy, grid: Any, bandit: LinearBandit, horizon: int, d
         check_params(policy, params, bandit, horizon, dtype_name)
 
 
+class _Parts(NamedTuple):
+    """A batch in the dtype of its run."""
+
+    rows_seed: npt.NDArray[np.uint32]
+    leaves: list[Leaf]
+    treedef: Any
+    world: World
+    static_law: Any
+    key: jax.Array
+
+    def arguments(self, rows: npt.NDArray[np.int64], batch: _Batch) -> Any:
+        """What a launch of these rows is called with."""
+        each = self.rows_seed.size // len(batch.grid)
+        varying = [leaf.values[rows // each] for leaf in self.leaves if leaf.varies]
+        shared = [leaf.values for leaf in self.leaves if not leaf.varies]
+        arguments = (self.rows_seed[rows], varying, shared, self.world, batch.rounds.astype(np.int32), self.key)
+        return jax.tree.map(jnp.asarray, arguments)
+
+
+def _parts(batch: _Batch) -> _Parts:
+    leaves, treedef = _stack(batch.grid, batch.dtype, batch.separate)
+    law, static_law = _law(batch.bandit.noise, batch.dtype)
+    _, numbers = _generator(batch.bandit.generator, batch.dtype)
+    return _Parts(
+        rows_seed=np.tile(batch.seeds, len(batch.grid)),
+        leaves=leaves,
+        treedef=treedef,
+        world=_world(batch.bandit, law, batch.dtype)._replace(instance=numbers),
+        static_law=static_law,
+        key=threefry_key(batch.key),
+    )
+
+
+def _launch(batch: _Batch, parts: _Parts, policy: Policy) -> Launch:
+    """The program that plays the batch with this policy, the batch's own or one with larger buffers."""
+    plan = _plan(policy, batch.bandit, batch.horizon, parts.static_law, batch.dtype, not batch.lanes.on_cpu)
+    return Launch(
+        plan=plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage),
+        devices=batch.lanes.devices,
+        block_size=batch.block,
+        treedef=parts.treedef,
+        batched=tuple(leaf.varies for leaf in parts.leaves),
+        set_shape=(batch.bandit.num_arms, batch.bandit.dim),
+    )
+
+
 def _play(batch: _Batch, progress: Progress | None) -> _Played:
     """Every row, those that overflow their buffers again and again with larger ones."""
-    policy, bandit, dtype_name = batch.policy, batch.bandit, batch.dtype
-    rows_seed = np.tile(batch.seeds, len(batch.grid))
-    leaves, treedef = _stack(batch.grid, dtype_name, batch.separate)
-    law, static_law = _law(bandit.noise, dtype_name)
-    _, numbers = _generator(bandit.generator, dtype_name)
-    world = _world(bandit, law, dtype_name)._replace(instance=numbers)
-    key = threefry_key(batch.key)
+    policy, parts = batch.policy, _parts(batch)
+    rows_seed = parts.rows_seed
     played = _Played({}, np.zeros(rows_seed.size, bool), {"compile": 0.0, "run": 0.0})
     pending = np.arange(rows_seed.size)
     for attempt in range(MAX_ENLARGEMENTS + 1):
-        plan = _plan(policy, bandit, batch.horizon, static_law, dtype_name)
-        plan = plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage)
-        launch = Launch(
-            plan=plan,
-            devices=batch.lanes.devices,
-            block_size=batch.block,
-            treedef=treedef,
-            batched=tuple(leaf.varies for leaf in leaves),
-            set_shape=(bandit.num_arms, bandit.dim),
-        )
         launch_all(
-            launch,
+            _launch(batch, parts, policy),
             batch.lanes.at_once,
-            leaves,
-            rows_seed,
+            lambda rows: parts.arguments(rows, batch),
             pending,
-            world,
-            batch.rounds,
-            key,
+            rows_seed.size,
             batch.chunk,
             progress,
             played.clock,
