@@ -131,8 +131,8 @@ def test_letters_that_a_terminal_lacks(screen):
 
 
 def test_compiling_is_named_and_said_once(screen, monkeypatch, caplog):
-    monkeypatch.setattr(display, "LONG_COMPILE", 0.0)
-    monkeypatch.setattr(display, "_told", False)
+    monkeypatch.setattr(display, "LONG", 0.0)
+    monkeypatch.setattr(display, "_told", set())
     with caplog.at_level(logging.INFO, "linbet_jax"), display.showing(True, "tofu", 10):
         line = display._here.line
         for _ in range(2):
@@ -142,6 +142,26 @@ def test_compiling_is_named_and_said_once(screen, monkeypatch, caplog):
     (record,) = caplog.records
     assert record.getMessage().startswith("compiling tofu took 0 s; runs of the same shapes in this process need none")
     assert screen.getvalue().endswith(f"linbet_jax: {record.getMessage()}\n")
+
+
+def test_a_long_run_says_once_what_set_up_cpu_would_gain(screen, monkeypatch, caplog):
+    monkeypatch.setattr(display, "LONG", 0.0)
+    monkeypatch.setattr(display, "_told", {"compiling"})
+    bandit = lb.dataset("S3")
+    policy, params = lb.make_policy("uniform", bandit, horizon=20)
+
+    def said(flags):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "linbet_jax"):
+            lb.simulate(policy, params, bandit, horizon=20, num_seeds=2, key=jax.random.key(0), progress=True)
+        return [record.getMessage() for record in caplog.records]
+
+    assert said("--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1") == []
+    (sentence,) = said("")
+    assert sentence.startswith("running uniform took 0 s; lb.set_up_cpu() before JAX's first computation makes")
+    assert screen.getvalue().endswith(f"linbet_jax: {sentence}\n")
+    assert said("") == []
 
 
 def test_the_time_left_leaves_compiling_out(screen, monkeypatch):

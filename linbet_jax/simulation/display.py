@@ -1,7 +1,7 @@
 """What a simulation says while it runs: one line that rewrites itself, on a terminal or in a notebook; else nothing.
 
 What is worth a word elsewhere goes to the logger ``linbet_jax``, at INFO: where compiled programs are kept, and, once
-for a process, that compiling took long.
+for a process, that compiling or running took long and could take less.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO
 
 import jax
 
-__all__ = ["LOGGER", "Progress", "ProgressChoice", "check_progress", "compiling", "showing"]
+__all__ = ["LOGGER", "Progress", "ProgressChoice", "check_progress", "compiling", "showing", "took_long"]
 
 Progress = Callable[[int, int], None]
 ProgressChoice = Progress | bool | Literal["auto"] | None
@@ -27,10 +27,10 @@ LOGGER = logging.getLogger("linbet_jax")
 PATIENCE = 2.0  # seconds before the line appears: what is over by then needs none
 _TICK = 0.25  # seconds between its changes
 _BAR = 24  # characters
-LONG_COMPILE = 5.0  # seconds of compiling that are worth a word
+LONG = 5.0  # seconds of compiling or of running that are worth a word
 
 _here = threading.local()  # .line: of the simulation that this thread waits for
-_told = False
+_told: set[str] = set()  # what was said in this process
 
 
 def check_progress(progress: Any) -> None:
@@ -69,7 +69,6 @@ def showing(progress: ProgressChoice, name: str, total: int) -> Iterator[Progres
 @contextlib.contextmanager
 def compiling(name: str) -> Iterator[None]:
     """A block that compiles: the line of this thread says so, and the log when it took long, once for a process."""
-    global _told
     line, begun = getattr(_here, "line", None), time.monotonic()
     if line is not None:
         line.compiling = True
@@ -78,16 +77,21 @@ def compiling(name: str) -> Iterator[None]:
     finally:
         if line is not None:
             line.compiling = False
-    took = time.monotonic() - begun
-    if took < LONG_COMPILE or _told:
-        return
-    _told = True
     settings: Any = jax.config
     keep = "" if settings.jax_compilation_cache_dir else "; lb.set_up_cpu(compile_cache=True) keeps them for the next"
-    sentence = f"compiling {name} took {took:.0f} s; runs of the same shapes in this process need none{keep}"
+    took_long("compiling", name, time.monotonic() - begun, f"runs of the same shapes in this process need none{keep}")
+
+
+def took_long(what: str, name: str, seconds: float, advice: str) -> None:
+    """Says once for a process, below the line and in the log, what took long, with a word of advice."""
+    if seconds < LONG or what in _told:
+        return
+    _told.add(what)
+    sentence = f"{what} {name} took {seconds:.0f} s; {advice}"
     LOGGER.info(sentence)
+    line = getattr(_here, "line", None)
     if line is not None:
-        line.last = f"linbet_jax: {sentence}"
+        line.last += f"linbet_jax: {sentence}\n"
 
 
 def _in_notebook() -> bool:
@@ -145,7 +149,7 @@ class _Line:
             took = f"{self._name}: {self._done} replications in {time.monotonic() - self._begun:.0f} s"
             self._put(f"{took}\n" if _in_notebook() else "")
         if self.last:
-            self._put(f"{self.last}\n")
+            self._put(self.last)
 
     def text(self) -> str:
         """The line at present."""

@@ -183,10 +183,15 @@ def _cache_in_use() -> Any:
 _LOOP_OPTION = "xla_cpu_small_while_loop_byte_threshold"  # XLA's CPU compiler makes loops below it one kernel
 
 
+def loops_stay_apart() -> bool:
+    """Whether nobody has said how XLA's CPU compiler is to treat loops: :func:`set_up_cpu` was not called."""
+    return "xla_backend_extra_options" not in os.environ.get("XLA_FLAGS", "")
+
+
 def _compile_loops_whole() -> None:
     """What :func:`set_up_cpu` says of loops; XLA reads the flag at its first use, and ignores an unknown option."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags:
+    if loops_stay_apart():
+        flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={_LOOP_OPTION}={2**40}".strip()
 
 
