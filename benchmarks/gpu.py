@@ -29,6 +29,7 @@ import numpy as np
 import report
 from problems import Problem
 
+from linbet_jax.simulation.launches import forget_times
 from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.runtime import set_up_cpu
 from linbet_jax.storage.results import RunFolderError, read_json, write_json
@@ -102,6 +103,7 @@ def compile_all(
     begun = time.perf_counter()
     with ThreadPoolExecutor(COMPILERS) as pool:
         warmed = dict(zip([(r[0], r[1][0].platform, r[2]) for r in runs], pool.map(warm, runs), strict=True))
+    forget_times()
     print(f"{dtype}: {len(runs)} programs compiled and run once in {time.perf_counter() - begun:.0f} s", flush=True)
     return warmed
 

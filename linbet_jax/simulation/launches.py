@@ -108,6 +108,13 @@ _MAX_PROGRAMS = 64  # on CPU each takes some 450 memory mappings, of which Linux
 _MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for example; the newest program stays
 
 
+def forget_times() -> None:
+    """Programs forget how long they took, which holds up whoever waits for the next run: it was beside compilations."""
+    with _PROGRAMS_LOCK:
+        for program in _PROGRAMS.values():
+            program.fastest = (0, 0.0)
+
+
 def lower(launch: Launch, arguments: Any) -> Any:
     """Trace and lower one launch: every device runs its share of the replications."""
     mesh = jax.sharding.Mesh(np.array(launch.devices), ("seeds",))
