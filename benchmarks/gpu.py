@@ -70,7 +70,7 @@ def predicted(row: Row, card: gpu_compile.Card | None) -> Row:
     for one in known:
         if (one["policy"], one["dtype"]) == (row["policy"], row["dtype"]) and card is not None:
             per_seed = one["bytes"] / one["seeds"]
-            seeds = min(row["seeds"], one["seeds"])  # more run block after block
+            seeds = row.get("block_size", row["seeds"])  # block after block
             busy = seeds * max(per_seed / card.bandwidth, one["operations"] / one["seeds"] / card.rate(row["dtype"]))
             times = (busy + launch * one["kernels"] + gpu_compile.WAIT * one["waits"] for launch in gpu_compile.LAUNCH)
             slow, fast = sorted(seeds / seconds for seconds in times)
@@ -124,17 +124,17 @@ def phase(dtype: str, options: argparse.Namespace, gpu: list[Any], cpu: list[Any
         for seeds in options.seeds:
             row: Row = {"policy": name, "data_set": problem.bandit.name, "dtype": dtype, "seeds": seeds}
             row |= {"horizon": problem.horizon, "cpu_pulls_per_second": beside}
-            row |= predicted(row, card)
             rows.append(row)
             if time.perf_counter() > deadline:
-                row["left_out"] = "out of time"
+                row |= {"left_out": "out of time"} | predicted(row, card)
                 continue
             seconds, result, error = sample(problem, gpu, dtype, seeds, trace=seeds == base)
             if result is None:
-                row["left_out"] = error
+                row |= {"left_out": error} | predicted(row, card)
                 continue
             rate = seeds * problem.horizon / seconds
             row |= {"seconds": seconds, "pulls_per_second": rate, "block_size": result.block_size}
+            row |= predicted(row, card)
             row["ratio_to_cpu"] = None if beside is None else rate / beside
             if card is not None and "bytes_per_seed_pull" in row:
                 row["share_of_bandwidth"] = rate * row["bytes_per_seed_pull"] / card.bandwidth

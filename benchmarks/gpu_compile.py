@@ -136,6 +136,8 @@ def examine(name: str, dtype: str, options: argparse.Namespace, card: Card, devi
     low, high = (cost.busy + launching * cost.kernels + WAIT * cost.waits for launching in LAUNCH)
     memory = compiled.memory_analysis()
     text = "".join(file.read_text() for file in dumped.rglob("*.ptx"))
+    if device is not None and not text:
+        raise RuntimeError(f"needs XLA's dump of {name}'s kernels: without it TF32 and atomics go unseen")
     return {
         "policy": name,
         "data_set": problem.bandit.name,
@@ -230,19 +232,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         import jax
 
         jax.config.update("jax_enable_x64", True)
+        rows: list[Row] = []
         try:
             card = described(options.target)
             device = None if options.smoke else device_of(card)
+            for dtype in options.dtypes:
+                for name in options.policies:
+                    rows.append(examine(name, dtype, options, card, device, Path(folder)))
+                    print(f"{name} in {dtype}: {rows[-1]['compile_seconds']:.0f} s", file=sys.stderr, flush=True)
+                    for file in filter(Path.is_file, Path(folder).rglob("*")):
+                        file.unlink()
         except RuntimeError as error:
             print(f"gpu_compile.py: error: {error}", file=sys.stderr)
             return 2
-        rows: list[Row] = []
-        for dtype in options.dtypes:
-            for name in options.policies:
-                rows.append(examine(name, dtype, options, card, device, Path(folder)))
-                print(f"{name} in {dtype}: {rows[-1]['compile_seconds']:.0f} s", file=sys.stderr, flush=True)
-                for file in filter(Path.is_file, Path(folder).rglob("*")):
-                    file.unlink()
     if options.smoke:
         print("by the CPU's compiler: these numbers only show that it works")
     print(f"{card.name}, {options.seeds} seeds, T = {HORIZON}; jax {jax.__version__}; predicted, not measured\n")

@@ -107,10 +107,6 @@ class Module:
         rests = (one.rest for body in self._computations.values() for one in body if one.op == "custom-call")
         return {target for rest in rests for target in re.findall(r'custom_call_target="([^"]*)"', rest)}
 
-    def operations(self) -> set[str]:
-        """The kinds of all instructions, within fusions too."""
-        return {one.op for body in self._computations.values() for one in body}
-
     def types(self) -> set[str]:
         """The element types of all arrays."""
         return {kind for body in self._computations.values() for one in body for kind, _ in _SHAPE.findall(one.shape)}

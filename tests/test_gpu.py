@@ -17,7 +17,7 @@ import linbet_jax as lb
 from linbet_jax.kernels import medians, truncation
 from linbet_jax.noise import words
 from linbet_jax.policies.policy import Buffers, Opening
-from linbet_jax.simulation import simulator
+from linbet_jax.simulation import launches, simulator
 from linbet_jax.simulation.checks import block_of
 from linbet_jax.simulation.launches import compiler_options
 from linbet_jax.simulation.simulator import traced
@@ -226,6 +226,7 @@ def test_both_forms_play_the_same(run, on_cpu, as_on_card):
         (10**6, 1, 62_592),  # 16 blocks of at most 65 536
         (5_000, 2**15, 2_560),  # of 4096 at most: 120 seeds padded, not 3192
         (300, 10**9, 128),
+        (300, 0, 384),  # a policy without a state
     ],
 )
 def test_blocks_on_a_gpu_hold_so_many_bytes_of_state(rows, seed_bytes, block):
@@ -246,6 +247,15 @@ def test_bytes_of_a_replication():
 def test_a_gpu_is_asked_for_the_same_bits_every_time():
     cards = program("crt", "float32")[1]._replace(devices=(types.SimpleNamespace(platform="gpu"),))
     assert compiler_options(cards) == {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
+
+
+def test_an_option_that_xla_does_not_know_is_left_out_and_named(caplog):
+    lowered = jax.jit(lambda x: x + 1).lower(1.0)
+    program = launches._compile(lowered, {"xla_of_another_year": 1, "xla_cpu_prefer_vector_width": 512})
+    assert program(1.0) == 2.0
+    assert [record.args for record in caplog.records] == [("xla_of_another_year",)]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_cpu_prefer_vector_width"):  # any other fault is told
+        launches._compile(lowered, {"xla_cpu_prefer_vector_width": "wide"})
 
 
 # What a compiled program costs

@@ -42,7 +42,7 @@ def block_of(block_size: int | None, on_cpu: bool, rows: int, seed_bytes: Callab
     if block_size is None:
         if on_cpu:
             return CPU_BLOCK
-        most = min(MAX_GPU_BLOCK, max(GPU_STEP, GPU_BLOCK_BYTES // seed_bytes() // GPU_STEP * GPU_STEP))
+        most = min(MAX_GPU_BLOCK, max(GPU_STEP, GPU_BLOCK_BYTES // max(1, seed_bytes()) // GPU_STEP * GPU_STEP))
         blocks = -(-rows // most)
         return -(-rows // (blocks * GPU_STEP)) * GPU_STEP
     block = whole_number("block_size", block_size, 1)

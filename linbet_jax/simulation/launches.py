@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import threading
 import time
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.simulation.checks import x64_enabled
-from linbet_jax.simulation.display import Progress, compiling
+from linbet_jax.simulation.display import LOGGER, Progress, compiling
 from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_inside
 from linbet_jax.simulation.replication import Plan, replicate
 
@@ -169,10 +168,16 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
 
 
 def _compile(lowered: Any, options: dict[str, Any]) -> Any:
-    if options:
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a version of XLA without one of the options
-            return lowered.compile(compiler_options=options)
-    return lowered.compile()
+    """The program, without those options that this version of XLA does not know, which the log names."""
+    while True:
+        try:
+            return lowered.compile(compiler_options=options or None)
+        except jax.errors.JaxRuntimeError as error:
+            unknown = [name for name in options if f"No such compile option: '{name}'" in str(error)]
+            if not unknown:
+                raise
+            LOGGER.warning("XLA does not know its option %s: last bits may not be those of other versions", unknown[0])
+            options = {name: value for name, value in options.items() if name not in unknown}
 
 
 def _jit_disabled() -> bool:
