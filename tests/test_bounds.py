@@ -32,7 +32,7 @@ def printed(capsys, *arguments):
     assert main(list(arguments)) == 0
     sections, rows = {}, {}
     for line in capsys.readouterr().out.splitlines():
-        if line and not line.startswith(("  ", "T =", "b =")):
+        if line and not line.startswith(("  ", "T =", "b =", "p =")):
             rows = sections.setdefault(line.split()[0], {})
         elif line.startswith("  "):
             what, value, *source = [part.strip() for part in line.strip().split("  ") if part.strip()]

@@ -401,3 +401,9 @@ def test_bounds_by_optimism():
     potential = 2 * (epochs + 1) * 10 * math.log(1 + (epochs + 1) / 10)
     found = theory.crmm_regret_bound(10_000, **told, **PROBLEM)
     assert found == pytest.approx(2 * r * beta * math.sqrt(potential), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["hvt_ucb", "heavy_oful"])
+def test_noise_without_a_moment_has_no_bound_of_huber_regression(name):
+    bound = getattr(theory, f"{name}_regret_bound")
+    assert bound(10_000, central_moment_bound=0.0, epsilon=0.5, **PROBLEM) == math.inf

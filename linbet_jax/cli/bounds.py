@@ -69,6 +69,8 @@ def _heading(options: argparse.Namespace) -> list[str]:
         f"b = {o.raw_moment_bound:g} (raw moment), c = {o.central_moment_bound:g} (central moment), of order "
         f"1 + epsilon = {1 + o.epsilon:g}; S = {o.theta_norm:g} >= ||theta*||, D = {o.arm_norm:g} >= ||x||, "
         f"L = {_mean_bound(o):g} >= |<x, theta*>|, K = {o.num_arms:,} arms",
+        "p = 1 + eps, a = (1 - eps)/(2(1 + eps)), g = d ln(1 + T D^2/(lambda d)), l = ln(2/delta), for Heavy-OFUL "
+        "ln(3/delta)",
     ]
 
 
@@ -194,11 +196,11 @@ def _oful(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
 
 def _huber(policy: str, options: argparse.Namespace, move: float, beta: Callable[..., float]) -> list[_Row]:
     """t0, beta and the ends of a policy of Huber regression."""
-    source = "derived here: sqrt(lambda) S + C t0 l, the same for all t"
+    source = f"derived here: sqrt(lambda) S + C t0 l, C of theory.{'hvt' if policy == 'hvt_ucb' else policy}_factor"
     return [
-        _Row("t0, one payoff's farthest move", _number(move), "derived here: c^(1/p) sqrt(k) T^a l^(-1/p)"),
+        _Row("t0, one payoff's farthest move", _number(move), "derived here: c^(1/p) sqrt(g) T^a l^(-1/p)"),
         _row("beta", _formula(beta, options, move=move), source),
-        *_ends(policy, options, f"{DERIVED}: 2 beta sqrt((1 + cap) T k), and 2 L a capped pull", "1/(1+eps)"),
+        *_ends(policy, options, f"{DERIVED}: 2 beta sqrt((1 + cap) T g), and 2 L a capped pull", "1/(1+eps)"),
     ]
 
 
@@ -225,10 +227,10 @@ def _heavy_oful(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]
 
 def _crtm(options: argparse.Namespace, pulls: Sequence[int]) -> list[_Row]:
     del pulls
-    beta = "derived here: sqrt(lambda) S + (C + 1/sqrt(k)) G l, the same for all t"
+    beta = "derived here: sqrt(lambda) S + (C + 1/sqrt(g)) G l, C of theory.crtm_radius"
     return [
         _row(
-            "G, the level of |y| ||x||", _formula(theory.crtm_level, options), "derived here: (b/l)^(1/p) T^a sqrt(k)"
+            "G, the level of |y| ||x||", _formula(theory.crtm_level, options), "derived here: (b/l)^(1/p) T^a sqrt(g)"
         ),
         _row("beta", _formula(theory.crtm_radius, options), beta),
         *_ends("crtm", options, f"{DERIVED}: optimism", "1/(1+eps)"),
@@ -309,16 +311,16 @@ def _finished_epochs(pulls: Sequence[int], length: int, epochs: int) -> list[int
 
 
 _SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, Sequence[int]], list[_Row]]]] = {
-    "menu": ("MENU (here and below p = 1 + eps, a = (1 - eps)/(2(1 + eps)))", _menu),
+    "menu": ("MENU", _menu),
     "tofu": ("TOFU", _tofu),
     "mom": ("MoM", _mom),
     "crt": ("CRT", _crt),
     "oful": ("OFUL", _oful),
-    "hvt_ucb": ("Hvt-UCB (here and below l = ln(2/delta), k = d ln(1 + T D^2/(lambda d)))", _hvt_ucb),
+    "hvt_ucb": ("Hvt-UCB", _hvt_ucb),
     "crtm": ("CRTM", _crtm),
     "crmm": ("CRMM", _crmm),
-    "heavy_oful": ("Heavy-OFUL (l = ln(3/delta))", _heavy_oful),
-    "gopt_elim": ("G-optimal elimination", _gopt_elim),
+    "heavy_oful": ("Heavy-OFUL", _heavy_oful),
+    "gopt_elim": ("G-optimal elimination (Catoni's estimate)", _gopt_elim),
     "robust_ucb": ("Robust UCB", _robust_ucb),
     "explore_then_commit": ("Explore, then commit", _explore_then_commit),
     "lower-bound": ("Every policy (lower bound)", _lower),

@@ -1,8 +1,8 @@
 """Schedules, confidence radii, truncation levels and regret bounds, as functions of named arguments.
 
-Radii, levels and bounds accept host numbers (Python or NumPy floats, evaluated in float64) and traced JAX arrays alike,
-so that the policies and a pocket calculator share one formula; schedules and smallest horizons, which decide shapes,
-take host numbers alone. Letters follow the paper: p = 1 + epsilon and
+Radii and levels accept host numbers (Python or NumPy floats, evaluated in float64) and traced JAX arrays alike, so that
+the policies and a pocket calculator share one formula; so do regret bounds that do not say otherwise. Schedules and
+smallest horizons, which decide shapes, take host numbers alone. Letters follow the paper: p = 1 + epsilon and
 a = (1 - epsilon) / (2 (1 + epsilon)). The arguments mean the same everywhere, and are not checked here:
 
     horizon: T, pulls.                            delta: failure probability, in (0, 1).
@@ -29,6 +29,8 @@ References:
         minimax optimal and instance-dependent regret bounds. NeurIPS 2023.
     Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
     Xue, Wang, Wang, Zhang. Nearly optimal regret for stochastic linear bandits with heavy-tailed payoffs. IJCAI 2020.
+    Zhong, Huang, Yang, Wang. Breaking the moments condition barrier: no-regret algorithm for bandits with super
+        heavy-tailed payoffs. NeurIPS 2021.
     Genalti, Marsigli, Gatti, Metelli. (epsilon, u)-adaptive regret minimization in heavy-tailed bandits. COLT 2024.
 """
 

@@ -167,9 +167,9 @@ def _huber_regret_bound(
     """2 beta sqrt((1 + cap) T k) + 2 L n, with k = d ln(1 + T D^2/(lambda d)), and n <= k (1 + cap)/cap capped pulls.
 
     A pull whose weight is 1 has a squared width w^2 <= cap and costs 2 beta w, where sum w^2/(1 + w^2) <= k; a capped
-    one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is.
+    one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is. With t0 = 0 no payoff moves the estimate.
     """
-    if not math.isfinite(radius):
+    if not math.isfinite(radius) or move == 0:
         return math.inf
     cap = hvt_cap(move=move, radius=radius)
     growth = log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm)
