@@ -3,7 +3,7 @@
     pip install -e '.[gpu-compile]'
     python benchmarks/gpu_compile.py --target h100
 
-Compiles what `simulate` would run on that card, MENU and MoM on S1, the others on S3, and prints for each program the
+Compiles what `simulate` would run on that card, medians on S1, the others on S3, and prints for each program the
 kernels and bytes of a pull, the loops whose number of turns depends on data, how often the host waits for the card,
 memory, and an estimate of the time. Exit status 1: a float32 program computes in float64, a product is rounded to TF32,
 or an addition is atomic; 2: the compiler is not there.
@@ -30,8 +30,12 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # the files beside this one, under PYTHONSAFEPATH too
 
-SETS = {"menu": "S1", "mom": "S1"}  # of the others S3
-POLICIES = ("menu", "mom", "tofu", "crt", "oful", "greedy", "uniform")
+SETS = dict.fromkeys(("menu", "mom", "crmm", "mean_of_medians"), "S1")  # of the others S3
+# All but those of orthonormal arms alone, which play none of the paper's sets.
+POLICIES = (
+    "menu", "mom", "tofu", "crt", "oful", "greedy", "uniform", "hvt_ucb", "crtm", "crmm", "heavy_oful", "gopt_elim",
+    "sup_bmm", "sup_btc", "bmm_ucb", "btc_ucb", "lints", "explore_then_commit", "mean_of_medians", "sgd",
+)  # fmt: skip
 DTYPES = ("float64", "float32")
 TARGETS = ("h100", "h200", "a100")
 HORIZON = 10_000

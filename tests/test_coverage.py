@@ -1,5 +1,6 @@
 """`coverage=True`: first misses and worst ratios against the oracles, and that watching changes nothing."""
 
+import contextlib
 import math
 
 import jax
@@ -101,7 +102,8 @@ def test_the_oracle_s_misses_and_ratios(quick_compiles, name, epsilon):
 
 @pytest.mark.parametrize(("name", "epsilon"), [("menu", 1.0), ("tofu", 0.5), ("oful", 1.0)])
 def test_watching_changes_nothing(name, epsilon):
-    seen, unseen = (simulate(name, problem(epsilon), 0.01, coverage) for coverage in (True, False))
+    with contextlib.nullcontext() if name == "oful" else quickly():
+        seen, unseen = (simulate(name, problem(epsilon), 0.01, coverage) for coverage in (True, False))
     assert unseen.coverage is None
     np.testing.assert_array_equal(seen.trace.arms, unseen.trace.arms)
     np.testing.assert_array_equal(seen.trace.payoffs, unseen.trace.payoffs)

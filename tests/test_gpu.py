@@ -5,6 +5,7 @@ import functools
 import re
 import types
 
+import gpu_compile
 import gpu_counts
 import jax
 import jax.numpy as jnp
@@ -259,6 +260,11 @@ def test_an_option_that_xla_does_not_know_is_left_out_and_named(caplog):
 
 
 # What a compiled program costs
+
+
+def test_the_report_compiles_every_policy_that_plays_the_papers_sets():
+    own = {name for name in lb.policies.names() if lb.policies.entry(name).make.__module__.startswith("linbet_jax.")}
+    assert set(gpu_compile.POLICIES) == own - {"robust_ucb", "adar_ucb"}
 
 
 HLO = """HloModule m
