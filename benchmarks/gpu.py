@@ -207,6 +207,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="stop taking samples after this long (600)")
     parser.add_argument("--smoke", action="store_true", help="a few tiny runs, on the CPU where there is no GPU")
     options = parser.parse_args(argv)
+    if not options.seconds > 0:
+        parser.error(f"--seconds {options.seconds:g}: must be above 0")
     begun = time.perf_counter()
     options.policies = ["crt"] if options.smoke else list(POLICIES)
     options.seeds = (4, 8) if options.smoke else SEEDS
@@ -220,6 +222,11 @@ def main(argv: list[str] | None = None) -> int:
             print(f"gpu.py: error: JAX finds no GPU here, only {jax.default_backend()}", file=sys.stderr)
             return 2
         gpu = cpu[:1]
+    try:
+        if options.out:  # before a card is measured for minutes
+            Path(options.out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"{options.out}: {error.strerror}")
     place = {
         "gpu": gpu[0].device_kind,
         "cpu": f"{len(cpu)} cores" if cpu else None,
@@ -247,7 +254,6 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{row['policy']} in {row['dtype']}: {row['unhealthy']} of {row['seeds']} replications are unhealthy")
     if options.out:
         folder = Path(options.out)
-        folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "gpu.json", {"format": "linbet-gpu-3", "place": place, "seconds": seconds, "rows": rows})
         print(folder / "gpu.json")
     return 1 if differing or unhealthy else 0

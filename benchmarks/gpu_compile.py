@@ -211,8 +211,8 @@ def complaints(row: Row) -> list[str]:
     return [f"{row['policy']} in {row['dtype']} {what}" for wrong, what in found if wrong]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Compiles, prints the table, writes the JSON if wanted."""
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command's options."""
     parser = argparse.ArgumentParser(
         prog="gpu_compile.py",
         description="Compiles every policy's program for a GPU that need not be here, and says what it costs.",
@@ -225,9 +225,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", metavar="FILE", help="the same as JSON")
     parser.add_argument("--smoke", action="store_true", help="one small program, by the compiler of the CPU")
     options = parser.parse_args(argv)
+    if options.seeds < 1:
+        parser.error(f"--seeds {options.seeds}: must be at least 1")
+    if not options.turns >= 0:
+        parser.error(f"--turns {options.turns:g}: must be at least 0")
+    if options.out and (Path(options.out).is_dir() or not Path(options.out).absolute().parent.is_dir()):
+        parser.error(f"--out {options.out}: must be a file in a folder that is there")
     if options.smoke:
         options.policies, options.dtypes, options.seeds = ("crt",), ("float64",), 4
+    return options
 
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compiles, prints the table, writes the JSON if wanted."""
+    options = parsed(argv)
     os.environ["JAX_PLATFORMS"] = "cpu"  # the plug-in looks for a card otherwise
     with tempfile.TemporaryDirectory() as folder:
         if not options.smoke:

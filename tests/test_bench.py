@@ -11,6 +11,7 @@ from pathlib import Path
 import baseline
 import bench
 import floors
+import gpu_compile
 import jax
 import kernels
 import numpy as np
@@ -438,6 +439,20 @@ finally:
         [sys.executable, "-c", code, "--help"], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", "0"], "--seeds 0: must be at least 1"),
+        (["--turns", "nan"], "--turns nan: must be at least 0"),
+        (["--out", "nowhere/x.json"], "--out nowhere/x.json: must be a file in a folder that is there"),
+    ],
+)
+def test_the_compile_report_refuses_before_it_compiles(arguments, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        gpu_compile.main(["--smoke", *arguments])
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.skipif(bool(list(metadata.entry_points(group="jax_plugins"))), reason="here it has a plug-in to use")

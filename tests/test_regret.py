@@ -235,3 +235,6 @@ def test_the_share_of_seeds_above_a_threshold_has_its_exact_interval():
     ill = regret.summarize([1.0, np.inf], [0, 3]).exceeding(0.5)
     assert (float(ill.value), ill.n, ill.unhealthy) == (1.0, 1, 1)
     assert np.isnan(regret.summarize([1.0], [3]).exceeding(0.5).value)
+    for wrong in (np.nan, "a", None, True, [1.0, 2.0]):
+        with pytest.raises(ValueError, match=r"threshold=.*: must be a number"):
+            regret.summarize(values).exceeding(wrong)

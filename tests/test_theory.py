@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from linbet_jax import theory
+from linbet_jax.theory.common import smallest_odd
 
 mpmath.mp.dps = 50
 E = mpmath.e
@@ -404,6 +405,21 @@ def test_bounds_by_optimism():
 
 
 @pytest.mark.parametrize("name", ["hvt_ucb", "heavy_oful"])
-def test_noise_without_a_moment_has_no_bound_of_huber_regression(name):
+def test_where_no_payoff_moves_the_estimate_the_bound_is_what_always_holds(name):
     bound = getattr(theory, f"{name}_regret_bound")
-    assert bound(10_000, central_moment_bound=0.0, epsilon=0.5, **PROBLEM) == math.inf
+    for known in ({"central_moment_bound": 0.0}, {"central_moment_bound": 1.0, "arm_norm": 1e-300}):
+        assert bound(10_000, **{**PROBLEM, "epsilon": 0.5, **known}) == 20_000
+
+
+def test_the_smallest_odd_number():
+    for most in [*range(12), 50, 51, math.inf]:
+        for first in range(1, 60):
+            found = smallest_odd(lambda number, first=first: number >= first, most)
+            smallest = first + (first % 2 == 0)
+            assert found == (smallest if smallest <= most else None)
+    assert theory.median_copies(1e-100) > theory.median_copies(1e-50) > 401
+    failure = theory.median_copies(0.01)
+    tail = [
+        sum(math.comb(n, j) * 3 ** (n - j) for j in range((n + 1) // 2, n + 1)) / 4**n for n in (failure - 2, failure)
+    ]
+    assert tail[0] > 0.01 >= tail[1]

@@ -134,6 +134,9 @@ def test_a_small_radius_never_tries_the_shorter_best_arm():
 def test_optimism_is_what_the_best_of_a_few_seeds_promised_too_much():
     regret = np.array([[1.0, 5.0, 1.0, 5.0], [2.0, 2.0, 2.0, 2.0]])
     # Groups of one seed: 1, 5, 1, 5 under the first scale: it is chosen by seeds 0 and 2, the second by 1 and 3.
+    for wrong in ([1.0, 2.0], np.zeros((0, 4)), [[1.0, np.nan, 2.0, 3.0]]):
+        with pytest.raises(ValueError, match=r"regret: must be finite numbers \[scales, healthy seeds\]"):
+            optimism(wrong, 1)
     excess = optimism(regret, 1)
     assert excess.values.tolist() == pytest.approx([11 / 3 - 1, 0.0, 11 / 3 - 1, 0.0])
     assert optimism(regret, 2).values.tolist() == pytest.approx([0.0, 0.0])

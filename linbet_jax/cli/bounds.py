@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -86,10 +87,11 @@ def _number(value: float) -> str:
 
 def _row(what: str, compute: Callable[[], float], source: str) -> _Row:
     """A row whose number may be beyond float64."""
-    try:
-        return _Row(what, _number(compute()), source)
-    except OverflowError:
-        return _Row(what, "> 1e308", source)
+    with contextlib.suppress(OverflowError):
+        number = compute()
+        if number < math.inf:
+            return _Row(what, _number(number), source)
+    return _Row(what, "> 1e308", source)
 
 
 def _formula(

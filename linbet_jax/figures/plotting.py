@@ -74,7 +74,7 @@ COLORS: Mapping[str, str] = {name: color for name in names() if (color := entry(
 OWN_COLORS = ("#7B61C4", "#8F6B2E", "#2F8F8F", "#B8486A", "#6B7F1F", "#A05195")
 # Told apart without colour too: a sign per policy, in the order of the registry. Of users' own its name decides. A
 # diamond is none: it marks means and chosen scales.
-_SIGNS = ("o", "s", "^", "v", "P", "<", ">", "X", "p", "h", "*", "x", "8", "d", "+", "1", "2", "3", "4", "H", "|")
+_SIGNS = ("o", "s", "^", "v", "P", "<", ">", "X", "p", "h", "*", "x", "8", "d", "+", "1", "2", "3", "4", "H", "|", "_")
 _SIGN_SIZE = 3.4  # points
 REFERENCE_COLOR = "#9A9A9A"
 _BARS = 6  # error bars per curve

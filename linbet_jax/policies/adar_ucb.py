@@ -173,6 +173,7 @@ def adar_ucb(*, capacity: int) -> Policy:
     and moment that the payoffs have, where E[y 1{|y| > m}] <= 0 for the best arm and every m (truncated
     non-positivity). Symmetric noise has that where the best mean is not positive; Pareto payoffs have it not. An arm
     whose payoffs are nearly always 0 never gets a level, and is played on and on.
+    A payoff beyond 1e150 (in float32 1e15) counts as that, so that no square overflows.
 
     The whole history decides, but only the largest payoffs of each arm are needed one by one: O(K C) a step.
 

@@ -9,6 +9,8 @@ A seed that met a non-finite number has no place in an average and is never drop
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -116,11 +118,17 @@ class Summary:
         """Share of the healthy seeds whose value is above a threshold: how likely a run is that costs more than that.
 
         Args:
-            threshold: any number.
+            threshold: one number, an infinite one too.
 
         Returns:
             `[...]` the share with its Clopper-Pearson interval at this summary's level; NaN where no seed is healthy.
+
+        Raises:
+            ValueError: a threshold that is no number.
         """
+        asked: Any = threshold
+        if isinstance(asked, bool) or not isinstance(asked, numbers.Real) or math.isnan(asked):
+            raise ValueError(f"threshold={threshold!r}: must be a number")
         counts = np.count_nonzero(self.values > threshold, axis=0)
         ends = [
             share_interval(int(count), self.n, level=self.level, method="clopper-pearson") for count in np.ravel(counts)

@@ -186,7 +186,7 @@ def choose_scale(
     return -min(healthy)[1] if healthy else 1.0
 
 
-def optimism(regret: npt.NDArray[np.float64], seeds: int, criterion: str | float = "mean") -> Summary:
+def optimism(regret: npt.ArrayLike, seeds: int, criterion: str | float = "mean") -> Summary:
     """How much too good the best scale looks on few seeds: its criterion on all other seeds, less what they promised.
 
     Seeds are nested: the N tuning seeds are cut into groups of `seeds`, and each group chooses its own scale, which the
@@ -203,6 +203,9 @@ def optimism(regret: npt.NDArray[np.float64], seeds: int, criterion: str | float
     Raises:
         ValueError: naming the field, its value and what is allowed.
     """
+    regret = np.asarray(regret, np.float64)
+    if regret.ndim != 2 or regret.size == 0 or not np.isfinite(regret).all():
+        raise ValueError(f"regret: must be finite numbers [scales, healthy seeds], got the shape {regret.shape}")
     count = regret.shape[1]
     seeds = whole_number("seeds", seeds, 1)
     if 2 * seeds > count:

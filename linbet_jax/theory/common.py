@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -49,6 +50,18 @@ def growth_exponent(epsilon: Number) -> Number:
 def initial_radius(*, ridge: Number, theta_norm: Number) -> Number:
     """Radius sqrt(lambda) S around 0 in the norm of V_0 = lambda I: exactly the ball B(0, S) = C_0 of the paper."""
     return sqrt(ridge) * theta_norm
+
+
+def smallest_odd(holds: Callable[[int], bool], most: float = math.inf) -> int | None:
+    """The smallest odd number for which a condition holds that then holds for all larger ones; None beyond ``most``."""
+    below, end = -1, 1  # odd numbers; none up to the first holds
+    while end <= most and not holds(end):
+        below, end = end, 2 * end + 1
+        if end > most > below + 1:
+            end = int(most) - (int(most) % 2 == 0)
+    if end > most:
+        return None
+    return 2 * bisect.bisect_left(range((end + 1) // 2), True, key=lambda half: holds(2 * half + 1)) + 1
 
 
 def log_det_bound(pulls: Number, *, dim: int, ridge: Number, arm_norm: Number) -> Number:

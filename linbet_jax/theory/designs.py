@@ -6,7 +6,16 @@ import fractions
 import math
 from typing import NamedTuple
 
-from linbet_jax.theory.common import Number, growth_exponent, initial_radius, ln, log_det_bound, namespace, sqrt
+from linbet_jax.theory.common import (
+    Number,
+    growth_exponent,
+    initial_radius,
+    ln,
+    log_det_bound,
+    namespace,
+    smallest_odd,
+    sqrt,
+)
 
 # G-optimal elimination (the family of Tajdini, Scarlett, Jamieson 2025; the constants are derived here)
 
@@ -16,12 +25,14 @@ def median_copies(failure: float) -> int:
 
     A median of k independent copies, each of which leaves a band with probability at most 1/4, leaves it no more often.
     """
-    copies = 1
-    while True:
+
+    def rare(copies: int) -> bool:
         tail = sum(math.comb(copies, j) * 3 ** (copies - j) for j in range((copies + 1) // 2, copies + 1))
-        if fractions.Fraction(tail, 4**copies) <= fractions.Fraction(float(failure)):
-            return copies
-        copies += 2
+        return fractions.Fraction(tail, 4**copies) <= fractions.Fraction(float(failure))
+
+    copies = smallest_odd(rare)
+    assert copies is not None
+    return copies
 
 
 class EliminationPhase(NamedTuple):

@@ -5,7 +5,6 @@ The ideas are those of the papers named, the constants are derived here; they ar
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from linbet_jax.theory.common import (
     ln,
     log_det_bound,
     optimism_regret_bound,
+    smallest_odd,
     sqrt,
 )
 from linbet_jax.theory.until_2018 import oful_radius
@@ -111,7 +111,7 @@ def hvt_uncapped_ridge(
     """
     power, log = 1 / (1 + epsilon), union_log(delta)
     reach = clip_scale * (central_moment_bound * horizon) ** power
-    if arm_norm == 0 or not 2 * arm_norm * theta_norm * log**power < reach:
+    if arm_norm**2 == 0 or not 2 * arm_norm * theta_norm * log**power < reach:
         return None
     factor = hvt_factor(delta=delta, epsilon=epsilon, clip_scale=clip_scale)
     ridge = 2 * arm_norm**2 * factor * log
@@ -126,6 +126,8 @@ def hvt_uncapped_ridge(
             arm_norm=arm_norm,
             clip_scale=clip_scale,
         )
+        if move == 0:
+            return None
         before, ridge = ridge, 2 * arm_norm**2 * (math.sqrt(ridge) * theta_norm / move + factor * log)
         if abs(ridge - before) <= 1e-12 * ridge:
             return ridge
@@ -167,11 +169,14 @@ def _huber_regret_bound(
     """2 beta sqrt((1 + cap) T k) + 2 L n, with k = d ln(1 + T D^2/(lambda d)), and n <= k (1 + cap)/cap capped pulls.
 
     A pull whose weight is 1 has a squared width w^2 <= cap and costs 2 beta w, where sum w^2/(1 + w^2) <= k; a capped
-    one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is. With t0 = 0 no payoff moves the estimate.
+    one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is. With t0 = 0 no
+    payoff moves the estimate, and what always holds is left.
     """
-    if not math.isfinite(radius) or move == 0:
+    if not math.isfinite(radius):
         return math.inf
     cap = hvt_cap(move=move, radius=radius)
+    if cap == 0:
+        return 2 * mean_bound * horizon
     growth = log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm)
     capped = 0.0 if arm_norm**2 / ridge <= cap * (1 + 1e-9) else min(growth * (1 + cap) / cap, horizon)
     return 2 * radius * math.sqrt((1 + cap) * horizon * growth) + 2 * mean_bound * capped
@@ -283,10 +288,10 @@ def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:
     Raises:
         ValueError: if T is too short for one epoch.
     """
-    for pulls in range(1, horizon + 1, 2):
-        if _crmm_failure(pulls) * (horizon // pulls) <= delta:
-            return CrmmSchedule(pulls, horizon // pulls)
-    smallest = next(pulls for pulls in itertools.count(1, 2) if _crmm_failure(pulls) <= delta)
+    pulls = smallest_odd(lambda pulls: _crmm_failure(pulls) * (horizon // pulls) <= delta, horizon)
+    if pulls is not None:
+        return CrmmSchedule(pulls, horizon // pulls)
+    smallest = smallest_odd(lambda pulls: _crmm_failure(pulls) <= delta)
     raise ValueError(f"horizon={horizon}: crmm at delta={delta} needs at least {smallest} pulls, one epoch's")
 
 
@@ -298,13 +303,17 @@ def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> 
     Raises:
         ValueError: if T is too short for one epoch.
     """
-    for pulls in range(1, horizon // blocks + 1, 2):
-        epochs = horizon // (pulls * blocks)
-        if _crmm_failure(pulls) * epochs * blocks <= delta:
-            return CrmmSchedule(pulls, epochs)
-    smallest = blocks * next(pulls for pulls in itertools.count(1, 2) if _crmm_failure(pulls) * blocks <= delta)
+
+    def rare(pulls: int) -> bool:
+        return _crmm_failure(pulls) * (horizon // (pulls * blocks)) * blocks <= delta
+
+    pulls = smallest_odd(rare, horizon // blocks)
+    if pulls is not None:
+        return CrmmSchedule(pulls, horizon // (pulls * blocks))
+    smallest = smallest_odd(lambda pulls: _crmm_failure(pulls) * blocks <= delta)
+    assert smallest is not None
     raise ValueError(
-        f"horizon={horizon}: mean_of_medians at delta={delta} needs at least {smallest} pulls, one epoch's"
+        f"horizon={horizon}: mean_of_medians at delta={delta} needs at least {smallest * blocks} pulls, one epoch's"
     )
 
 
