@@ -61,13 +61,17 @@ def test_an_instance_is_what_its_dials_say(kind):
     [
         ("luck", {}, "lock, long, trap"),
         ("lock", {"gap": 1.0}, "0 < gap < 1"),
-        ("lock", {"epsilon": 1.5}, "epsilon"),
+        ("lock", {"epsilon": 1.5}, "0 < epsilon <= 1, got 1.5"),
+        ("lock", {"epsilon": "x"}, "0 < epsilon <= 1, got 'x'"),
+        ("lock", {"probability": 0.5, "noise": StudentT(3.0)}, r"probability=0\.5: goes without noise.*StudentT"),
         ("lock", {"width": 1.0}, "no such dial"),
     ],
 )
 def test_wrong_dials_are_refused(kind, dials, message):
     with pytest.raises(ValueError, match=message):
         lb.datasets.separating(kind, **dials)
+    with pytest.raises(ValueError, match="resample False, got instance_seed=3 and resample=False"):
+        lb.dataset("lock", instance_seed=3)
 
 
 def test_an_instance_is_a_set_of_a_sweep(tmp_path):
@@ -77,6 +81,10 @@ def test_an_instance_is_a_set_of_a_sweep(tmp_path):
     planned = cells.plan(read(tmp_path / "x.toml"), {}, "cpu")
     assert [cell.title for cell in planned] == ["lock/oful (gap=0.1)", "lock/oful (gap=0.2)", "mine/oful"]
     assert planned[2].entry["bandit"]["law"] == "Student t(3)"
+    dials = "noise = { law = 'StudentT', df = 3.0 }\nprobability = 0.5\n"
+    (tmp_path / "x.toml").write_text(text + dials, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"probability=0\.5: goes without noise"):
+        cells.plan(read(tmp_path / "x.toml"), {}, "cpu")
     (tmp_path / "x.toml").write_text(text + "K = 3\n", encoding="utf-8")
     with pytest.raises(InputError, match="does not go with set = 'trap'"):
         read(tmp_path / "x.toml")
@@ -108,6 +116,9 @@ def test_a_spike_locks_oful_on_the_decoy_as_often_as_is_derived():
     assert lb.datasets.lock_share(bandit, 100 * horizon) > 0.75 * bound
     with pytest.raises(ValueError, match="orthogonal arms of norm 1 and spikes"):
         lb.datasets.lock_share(lb.dataset("long"), horizon)
+    for wrong in ({"horizon": 0}, {"delta": 5.0}, {"noise_scale": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            lb.datasets.lock_share(bandit, **{"horizon": horizon, **wrong})
 
 
 def test_who_never_explores_stays_in_the_trap_with_the_probability_of_a_walk():
