@@ -52,6 +52,12 @@ def test_intervals_hold_the_index_of_a_pareto_law_as_often_as_they_say(alpha, me
     slack = 4 * np.sqrt(0.95 * 0.05 / runs) + (0.0 if method == "hill" else 0.03)
     assert abs(held / runs - 0.95) <= min(slack, 0.08)
     assert np.median([curve.alpha[0] for curve in curves]) == pytest.approx(alpha, rel=0.06)
+    # An interval that is too wide would hold it as well: gamma = 1/alpha within 1.96 standard errors of each method.
+    gamma = 1 / alpha
+    pickands = gamma * np.sqrt(2 ** (2 * gamma + 1) + 1) / (2 * np.log(2) * (2**gamma - 1))
+    error = {"hill": gamma, "moment": np.sqrt(1 + gamma**2), "pickands": pickands}[method] / np.sqrt(k)
+    width = np.median([1 / curve.low[0] - 1 / max(curve.high[0], 1e-9) for curve in curves if curve.high[0] < np.inf])
+    assert width == pytest.approx(2 * 1.96 * error, rel=0.06)
 
 
 def test_a_light_tail_is_told_from_a_heavy_one():
@@ -80,15 +86,38 @@ def test_the_usual_count_is_a_rule_of_the_size_alone():
     ("values", "counts", "message"),
     [
         (np.ones(5), None, "at least 20"),
-        (np.full(30, np.nan), None, "finite"),
+        ([*range(1, 31), np.nan], None, "must be finite, got nan at index 30"),
         (-np.ones(30), None, "positive numbers that differ"),
         (np.full(30, 2.0), None, "positive numbers that differ"),
         (np.arange(1, 31.0), [30], "from 1 to 29"),
+        (np.arange(1, 31.0), [3, 5.9], r"whole numbers from 1 to 29, got \[5\.9\]"),
+        (np.arange(1, 31.0), ["4"], "a list of whole numbers"),
+        (np.minimum(np.arange(1, 31.0), 26.0), [2], r"from 5 to 29, as the 5 largest numbers are equal, got \[2\]"),
     ],
 )
 def test_what_has_no_tail_is_refused(values, counts, message):
     with pytest.raises(ValueError, match=message):
         tails.hill(values, counts)
+
+
+@pytest.mark.parametrize(("n", "equal"), [(400, 3), (400, 60), (400, 250), (41, 40)])
+@pytest.mark.parametrize("method", tails.ESTIMATORS)
+def test_equal_numbers_at_the_top_are_no_heavy_tail(method, n, equal):
+    values = np.linspace(1.0, 2.0, n)
+    values[-equal:] = 2.0
+    curve = tails.ESTIMATORS[method](values)
+    numbers = np.array([curve.alpha, curve.low, curve.high, *(np.full_like(curve.low, x) for x in curve.usual[:3])])
+    assert not np.isnan(numbers).any()
+    assert np.all(curve.alpha > 0.5)  # of a bounded law; equal excesses once gave 1e-15
+    assert np.all(curve.low <= curve.alpha)
+    assert curve.counts[0] >= equal
+    if method == "moment":
+        for few in (1, equal):
+            with pytest.raises(ValueError, match=f"from {equal + 1} to .* the {equal} largest"):
+                tails.moment(values, [few])
+    if method == "pickands" and equal == 250:  # all of X_k, X_2k and X_4k may be equal
+        (alpha, low, high), *_ = zip(curve.alpha, curve.low, curve.high, strict=True)
+        assert (alpha, low, high) == (np.inf, 0.0, np.inf)
 
 
 # A log made of a known theta and law
@@ -156,6 +185,16 @@ def test_an_epsilon_beyond_the_data_is_warned_of_and_none_at_all_is_refused():
         lb.from_log(rows, cauchy)
 
 
+def test_payoffs_that_a_cap_cut_are_said_to_look_so():
+    rows, payoffs = made(lb.noise.StudentT(1.5, scale=0.3), seed=1)
+    fit = lb.from_log(rows, np.clip(payoffs, -2.0, 2.0), epsilon=0.5, resamples=50)
+    capped = [note for note in fit.notes if note.startswith("payoffs look capped")]
+    assert [note.split("the tail are the ")[1].split(";")[0] for note in capped] == ["largest, 2", "smallest, -2"]
+    rows, payoffs = made(lb.noise.StudentT(2.2, scale=0.3), seed=1)
+    whole = lb.from_log(rows, np.maximum(payoffs, 0.0), epsilon=0.2, resamples=50)
+    assert not any("capped" in note for note in whole.notes)  # its many zeros are not in the tail
+
+
 def test_each_arm_may_keep_its_own_residuals():
     rows, payoffs = made(lb.noise.Gaussian(0.1), seed=2)
     loud = np.all(rows == ARMS[0], axis=1)
@@ -178,6 +217,10 @@ def test_each_arm_may_keep_its_own_residuals():
         ({"features": np.ones((50, 2)), "payoffs": np.arange(50.0)}, "full rank 2, got 1"),
         ({"features": np.eye(3), "payoffs": np.zeros(3)}, "at least 20 rows"),
         ({"epsilon": 1.5}, "0 < epsilon <= 1"),
+        ({"epsilon": "x"}, "0 < epsilon <= 1, got 'x'"),
+        ({"columns": ["a"]}, r"columns must be 3 names, got 1"),
+        ({"columns": "abc"}, r"columns must be 3 names, got 'abc'"),
+        ({"arms": [["a"]]}, r"arms must be \[K, d\] numbers: could not convert string to float: 'a'"),
         ({"arms": [[1.0]]}, "d = 3"),
         ({"arms": ARMS, "per_arm": True}, "per_arm"),
         ({"payoffs": np.full(4000, np.nan)}, "payoffs must be finite"),
@@ -221,8 +264,15 @@ def test_empirical_per_arm_draws_each_arm_s_own_numbers_and_knows_their_moments(
     assert law.cdf([0.4, 0.5, 3.5], 2.0).tolist() == [0.0, 0.5, 1.0]
     with pytest.raises(ValueError, match="must differ"):
         EmpiricalPerArm([1.0, 1.0], [[0.0], [0.0]])
-    with pytest.raises(ValueError, match="one finite number for each list"):
-        EmpiricalPerArm([1.0], [[0.0], [0.0]])
+    for means, message in (
+        ([1.0], "one finite number for each list of residuals, got 1 for 2 lists"),
+        (["a", "b"], r"one finite number for each list of residuals, got \['a', 'b'\]"),
+        ([100.000001, 100.0], r"differ by more than float32 rounds, got 100\.0 and 100\.000001"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            EmpiricalPerArm(means, [[0.0], [0.0]])
+    near = EmpiricalPerArm([100.0, 100.001], [[-1.0, 1.0], [-2.0, 2.0]])
+    assert set(np.abs(np.asarray(near.sample(jax.random.key(0), 100.001, (100,), "float32")) - 100).round()) == {2.0}
 
 
 # Files and the command
@@ -230,9 +280,9 @@ def test_empirical_per_arm_draws_each_arm_s_own_numbers_and_knows_their_moments(
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A log with a column of text and an empty entry."""
+    """A log with a column of text, and an empty entry in a column of numbers and in that of text."""
     random = np.random.default_rng(5)
-    path = tmp_path_factory.mktemp("logs") / "my trips.csv"
+    path = tmp_path_factory.mktemp("logs") / 'my "trípş".csv'
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["carrier", "short", "minutes"])
@@ -241,6 +291,7 @@ def file(tmp_path_factory):
             payoff = [1.0, 2.0, 4.0][carrier] - 0.5 * short + random.standard_t(3)
             writer.writerow(["ABC"[carrier], short, payoff])
         writer.writerow(["A", "", 1.0])
+        writer.writerow(["", "1", 1.0])
     return path
 
 
@@ -258,11 +309,16 @@ def test_a_file_s_text_becomes_indicators(file, tmp_path):
     assert columns == ["name=a", "name=b", "kind=v"]
     np.testing.assert_array_equal(seen, payoffs)
     np.testing.assert_array_equal(again[:, 1], rows[:, 3])
+    (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"columns must be None for a file.*got \['a'\]"):
+        lb.from_log(file, columns=["a"])
     for path, column, message in (
         (tmp_path / "none.csv", None, "there is no file"),
         (tmp_path / "log.txt", None, r"must end in \.csv"),
         (file, "hours", "no column 'hours'; it has carrier, short, minutes"),
-        (tmp_path / "log.parquet", "name", "column 'name'"),
+        (tmp_path / "log.parquet", "name", "payoffs: the column 'name' of .* must hold numbers, it holds string"),
+        (file, "", "no column ''"),
+        (tmp_path / "twice.csv", None, "one column of each name, got 'a' twice"),
     ):
         with pytest.raises(ValueError, match=message):
             lb.from_log(path, column)
@@ -275,9 +331,10 @@ def test_the_command_prints_the_fit_and_writes_a_sweep_that_is_read(file, tmp_pa
     assert "600 rows; 6 arms in 4 dimensions" in said
     assert "tail index" in said
     assert sorted(path.name for path in out.iterdir()) == [
-        "arms.csv", "my_trips.toml", "residuals.npy", "tail.pdf", "tail.png", "theta_star.csv",
+        "arms.csv", "my_tr_p.toml", "residuals.npy", "tail.pdf", "tail.png", "theta_star.csv",
     ]  # fmt: skip
-    sweep = read(out / "my_trips.toml")
+    sweep = read(out / "my_tr_p.toml")
+    assert sweep.name == 'fitted to my "trípş".csv'
     assert {cell.policy.source for cell in sweep.cells} == {"oful", "uniform", "hvt_ucb", "crt", "tofu"}
     from linbet_jax.sweep import cells
 

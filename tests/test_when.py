@@ -61,13 +61,17 @@ def test_an_instance_is_what_its_dials_say(kind):
     [
         ("luck", {}, "lock, long, trap"),
         ("lock", {"gap": 1.0}, "0 < gap < 1"),
-        ("lock", {"epsilon": 1.5}, "epsilon"),
+        ("lock", {"epsilon": 1.5}, "0 < epsilon <= 1, got 1.5"),
+        ("lock", {"epsilon": "x"}, "0 < epsilon <= 1, got 'x'"),
+        ("lock", {"probability": 0.5, "noise": StudentT(3.0)}, r"probability=0\.5: goes without noise.*StudentT"),
         ("lock", {"width": 1.0}, "no such dial"),
     ],
 )
 def test_wrong_dials_are_refused(kind, dials, message):
     with pytest.raises(ValueError, match=message):
         lb.datasets.separating(kind, **dials)
+    with pytest.raises(ValueError, match="resample False, got instance_seed=3 and resample=False"):
+        lb.dataset("lock", instance_seed=3)
 
 
 def test_an_instance_is_a_set_of_a_sweep(tmp_path):
@@ -77,6 +81,10 @@ def test_an_instance_is_a_set_of_a_sweep(tmp_path):
     planned = cells.plan(read(tmp_path / "x.toml"), {}, "cpu")
     assert [cell.title for cell in planned] == ["lock/oful (gap=0.1)", "lock/oful (gap=0.2)", "mine/oful"]
     assert planned[2].entry["bandit"]["law"] == "Student t(3)"
+    dials = "noise = { law = 'StudentT', df = 3.0 }\nprobability = 0.5\n"
+    (tmp_path / "x.toml").write_text(text + dials, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"probability=0\.5: goes without noise"):
+        cells.plan(read(tmp_path / "x.toml"), {}, "cpu")
     (tmp_path / "x.toml").write_text(text + "K = 3\n", encoding="utf-8")
     with pytest.raises(InputError, match="does not go with set = 'trap'"):
         read(tmp_path / "x.toml")
@@ -108,6 +116,9 @@ def test_a_spike_locks_oful_on_the_decoy_as_often_as_is_derived():
     assert lb.datasets.lock_share(bandit, 100 * horizon) > 0.75 * bound
     with pytest.raises(ValueError, match="orthogonal arms of norm 1 and spikes"):
         lb.datasets.lock_share(lb.dataset("long"), horizon)
+    for wrong in ({"horizon": 0}, {"delta": 5.0}, {"noise_scale": -1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            lb.datasets.lock_share(bandit, **{"horizon": horizon, **wrong})
 
 
 def test_who_never_explores_stays_in_the_trap_with_the_probability_of_a_walk():
@@ -160,7 +171,8 @@ def experiment():
 
 def test_the_rule_chooses_players_and_every_world_is_sound(experiment):
     assert when.players() == [
-        "oful", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "gopt_elim", "explore_then_commit", "greedy",
+        "oful", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "gopt_elim", "sup_bmm", "explore_then_commit",
+        "greedy",
     ]  # fmt: skip
     titles = {cell.title for cell in experiment.cells}
     for place, world in when.worlds(10_000).items():
@@ -206,7 +218,7 @@ def test_numbers_become_contests_shares_and_a_map():
     far = np.quantile(np.linspace(0.9, 1.1, 40), 0.99)
     assert float(tuned.far.value) == pytest.approx(-10.0 * far)
     assert float(tuned.far.low) <= -10.0 * far <= float(tuned.far.high) < 0
-    assert when.uniform_mean(found) == pytest.approx(1000 * 0.1)
+    assert when.uniform_mean(found[0].task) == pytest.approx(1000 * 0.1)
     assert when.lost(found[0], 0, 100.0)[0] == 1.0
     assert when.lost(found[0], 1, 100.0)[0] == 0.0
     world = {"trap": when.World("instances", found[0].task.bandit, 1000)}
@@ -229,8 +241,9 @@ def test_numbers_become_contests_shares_and_a_map():
     assert when.contest([found[0], ill, found[2]], 1).robust.policy == "crt"
 
 
-def test_a_cell_tunes_by_mean_and_by_a_quantile_on_other_seeds():
-    task = dataclasses.replace(made_up("oful", (1.0, 1.0, 1.0)).task, seeds=16, horizon=200)
+def computed(policy):
+    """The finding of a cell of 16 seeds, and 16 tuning seeds, at 200 pulls."""
+    task = dataclasses.replace(made_up(policy, (1.0, 1.0, 1.0)).task, seeds=16, horizon=200)
 
     class Silent:
         def __getattr__(self, name):
@@ -240,6 +253,21 @@ def test_a_cell_tunes_by_mean_and_by_a_quantile_on_other_seeds():
 
     result = when.compute(16, task, Progress(Silent(), 10**9))
     (finding,) = when.findings_of([task], 16, {task.title: result})
+    return task, finding
+
+
+def test_what_is_not_tuned_is_chosen_on_the_tuning_seeds_all_the_same():
+    task, finding = computed("uniform")
+    assert (finding.tuning.shape, finding.scales) == ((1, 16), (1.0, 1.0, 1.0))
+    np.testing.assert_allclose(finding.tuning[0], played("uniform", task.bandit, 200, 16, key=task.key + 1))
+    assert np.ptp(finding.regret, axis=0).max() == 0.0
+    assert not np.array_equal(finding.regret[0], finding.tuning[0])
+    for radii in range(3):
+        assert finding.promised(radii, "mean") == pytest.approx(finding.tuning.mean())
+
+
+def test_a_cell_tunes_by_mean_and_by_a_quantile_on_other_seeds():
+    task, finding = computed("oful")
     assert finding.tuning.shape == (len(GRID), 16)
     assert finding.scales[1] == GRID[int(np.argmin(finding.tuning.mean(axis=1)))]
     assert finding.scales[2] == GRID[int(np.argmin(np.quantile(finding.tuning, 0.9, axis=1)))]

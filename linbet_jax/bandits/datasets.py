@@ -118,7 +118,8 @@ def dataset(name: str, *, instance_seed: int | None = None, resample: bool = Fal
     key = str(name).upper()
     if key.lower() in SEPARATING:
         if instance_seed is not None or resample:
-            raise ValueError(f"instance_seed and resample: {key.lower()} is one instance, with neither")
+            got = f"instance_seed={instance_seed!r} and resample={resample!r}"
+            raise ValueError(f"{key.lower()} is one instance: instance_seed must be None and resample False, got {got}")
         return separating(key.lower())
     if key not in DATASETS:
         raise ValueError(f"name must be one of {', '.join([*DATASETS, *SEPARATING])}, got {name!r}")

@@ -54,7 +54,7 @@ def separating(kind: str = "lock", *, noise: PayoffLaw | None = None, **dials: f
     Args:
         kind: "lock" (a rare spike locks a policy on the decoy), "long" (the best arm is a fifth of the decoy's length)
             or "trap" (who never explores stays on the decoy): where the dials start from.
-        noise: a payoff law instead of the spikes.
+        noise: a payoff law instead of the spikes; `probability` is theirs and goes without one.
         **dials: `gap`, `angle`, `length`, `probability`, `epsilon`; see `Dials`.
 
     Raises:
@@ -65,7 +65,12 @@ def separating(kind: str = "lock", *, noise: PayoffLaw | None = None, **dials: f
     for field in dials:
         if field not in Dials._fields:
             raise ValueError(f"{field}={dials[field]!r}: no such dial; there are {', '.join(Dials._fields)}")
-    uppers: dict[str, float] = {"gap": 1.0, "angle": 180.0, "probability": 1.0, "epsilon": math.nextafter(1.0, 2.0)}
+    if noise is not None and "probability" in dials:
+        raise ValueError(f"probability={dials['probability']!r}: goes without noise, got noise={noise!r}")
+    epsilon: Any = dials.get("epsilon", 1.0)
+    if not (isinstance(epsilon, (int, float, np.number)) and 0.0 < epsilon <= 1.0):
+        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {epsilon!r}")
+    uppers = {"gap": 1.0, "angle": 180.0, "probability": 1.0}
     chosen = Dials(
         **{
             field: limited(field, field, value, 0.0, uppers.get(field, math.inf))
@@ -100,13 +105,17 @@ def lock_share(bandit: LinearBandit, horizon: int, *, delta: float = 0.1, noise_
 
     Args:
         bandit: of `separating`, with orthogonal arms of norm 1 and spikes.
-        horizon: T, pulls.
-        delta: OFUL's.
+        horizon: T, pulls; positive.
+        delta: OFUL's, in (0, 1).
         noise_scale: R that OFUL is told; the noise's standard deviation by default, as OFUL takes it.
 
     Raises:
-        ValueError: for another bandit.
+        ValueError: for another bandit, or a number out of range.
     """
+    limited("horizon", "horizon", horizon, 0.0)
+    limited("delta", "delta", delta, 0.0, 1.0)
+    if noise_scale is not None:
+        limited("noise_scale", "noise_scale", noise_scale, 0.0)
     law: Any = bandit.noise
     if not isinstance(law, Spikes) or bandit.arms is None or not np.array_equal(bandit.arms, np.eye(2)):
         raise ValueError(f"bandit must have orthogonal arms of norm 1 and spikes, got {bandit.name}")

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
 
     runtime.prepare("cpu")
     source = Path(options.file)
-    name = re.sub(r"\W+", "_", source.stem) or "log"
+    name = re.sub(r"\W+", "_", source.stem, flags=re.ASCII).strip("_") or "log"  # a bare key of TOML
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the text says it

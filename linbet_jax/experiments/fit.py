@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ from linbet_jax.storage.results import replacing, write_text
 __all__ = ["text", "write"]
 
 SWEEP = """\
-# {name}.toml: the bandit that was fitted to {source}. Run it with: linbet sweep {name}.toml
-name = "fitted to {source}"
+# {name}.toml: the bandit that was fitted to a log. Run it with: linbet sweep {name}.toml
+name = {title}
 seeds = 32
 horizon = 10_000
 
@@ -90,7 +91,8 @@ def write(fit: LogFit, out: Path, *, name: str, source: str) -> tuple[Path, ...]
     bandit, plain = fit.bandit, {}
     plain["arms.csv"] = csv_text(list(fit.columns), _floats(np.asarray(bandit.arms)), digits=None)
     plain["theta_star.csv"] = csv_text(list(fit.columns), _floats(np.asarray(bandit.theta_star)[None]), digits=None)
-    plain[f"{name}.toml"] = SWEEP.format(name=name, source=source, epsilon=repr(float(fit.epsilon)))
+    title = json.dumps(f"fitted to {source}", ensure_ascii=False)  # a string of JSON is one of TOML
+    plain[f"{name}.toml"] = SWEEP.format(name=name, title=title, epsilon=repr(float(fit.epsilon)))
     for stem, content in plain.items():
         write_text(out / stem, content)
     numbers = io.BytesIO()

@@ -152,7 +152,7 @@ def cells_of(
             except InputError as error:
                 refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
                 continue
-            count = len(GRID) * tuning_seeds + len(RADII) * task.seeds if tuned(task) else task.seeds
+            count = len(scales_of(task)) * tuning_seeds + (len(RADII) if tuned(task) else 1) * task.seeds
             program = (name, world.bandit.num_arms, world.bandit.dim, world.horizon, type(world.bandit.noise))
             cell = task.cell(
                 functools.partial(compute, tuning_seeds),
@@ -194,23 +194,29 @@ def tuned(task: Task) -> bool:
     return hasattr(task.made()[1][0], "radius_scale")
 
 
+def scales_of(task: Task) -> tuple[float, ...]:
+    """What the tuning replications play: the grid, or 1 where there is no scale."""
+    return GRID if tuned(task) else (1.0,)
+
+
 def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
-    """Tuning, then evaluation, through the same compiled program."""
-    if not tuned(task):
-        return shared.final_regret(task, progress)
-    tuning = dataclasses.replace(task, scales=GRID, seeds=tuning_seeds, key=task.key + 1)
+    """Tuning, then evaluation, through the same compiled program.
+
+    What has no scale plays the tuning replications too: whether it is the robust policy of a contest is chosen on them.
+    """
+    tuning = dataclasses.replace(task, scales=scales_of(task), seeds=tuning_seeds, key=task.key + 1)
     first = shared.finals(shared.play(*tuning.made(), tuning, progress.of(task.horizon)))
-    chosen = [choose_scale(first["regret"], first["health"], criterion=criterion) for criterion in TUNED]
-    task = dataclasses.replace(task, scales=(1.0, *chosen))
+    chosen = [choose_scale(first["regret"], first["health"], tuning.scales, criterion) for criterion in TUNED]
+    task = dataclasses.replace(task, scales=(1.0, *chosen) if tuned(task) else (1.0,))
     results = shared.play(*task.made(), task, progress.of(task.horizon))
     columns = shared.two_stages(
-        long_form({"radius_scale": GRID, "seed": range(tuning_seeds)}, first),
+        long_form({"radius_scale": tuning.scales, "seed": range(tuning_seeds)}, first),
         long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results)),
     )
     return CellResult(columns, {"chosen": chosen, "notes": shared.notes_of(results[:1])})
 
 
-CODE = (*shared.CODE, compute, sphere, with_bulk)
+CODE = (*shared.CODE, compute, scales_of, sphere, with_bulk)
 
 
 # What it gives -------------------------------------------------------------------------------------------------------
@@ -225,7 +231,7 @@ class Finding:
         scales: `[3]` as in `RADII`; 1 throughout where nothing is tuned.
         regret: `[3, S]` final regret.
         health: `[3, S]` health words.
-        tuning: `[G, N]` final regret on the tuning replications; `[1, S]`, the evaluation, where nothing is tuned.
+        tuning: `[G, N]` final regret on the tuning replications; G = 1 where nothing is tuned.
         tuning_health: likewise.
     """
 
@@ -268,15 +274,11 @@ def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, 
     found = []
     for task in tasks:
         result = results[task.title]
-        if not tuned(task):
-            columns = result.shaped(1, task.seeds)
-            regret, health = (np.repeat(columns[name], len(RADII), axis=0) for name in ("regret", "health"))
-            found.append(Finding(task, (1.0,) * len(RADII), regret, health, columns["regret"], columns["health"]))
-            continue
-        first = result.where("tuning", 1).shaped(len(GRID), tuning_seeds)
-        last = result.where("tuning", 0).shaped(len(RADII), task.seeds)
+        first = result.where("tuning", 1).shaped(len(scales_of(task)), tuning_seeds)
+        last = result.where("tuning", 0).shaped(-1, task.seeds)
+        regret, health = (np.resize(last[name], (len(RADII), task.seeds)) for name in ("regret", "health"))
         scales = (1.0, *map(float, result.facts["chosen"]))
-        found.append(Finding(task, scales, last["regret"], last["health"], first["regret"], first["health"]))
+        found.append(Finding(task, scales, regret, health, first["regret"], first["health"]))
     return found
 
 
@@ -284,6 +286,7 @@ class Contest(NamedTuple):
     """OFUL beside the robust policy that did best on the tuning replications, both with one kind of radii.
 
     Attributes:
+        oful: OFUL.
         robust: that policy.
         mean: its mean regret less OFUL's, seed by seed.
         median: the difference of medians, with a bootstrap interval over the seeds that they share.
@@ -291,6 +294,7 @@ class Contest(NamedTuple):
         careful: the policy that `far` is about.
     """
 
+    oful: Finding
     robust: Finding
     mean: Summary
     median: Estimate
@@ -306,7 +310,7 @@ def contest(of_world: Sequence[Finding], radii: int) -> Contest:
     careful = min(robust, key=lambda finding: finding.promised(radii, 0.9))
     mean = paired_difference(by_mean.regret[radii], oful.regret[radii], by_mean.health[radii], oful.health[radii])
     median = _quantiles_apart(by_mean, oful, radii, 0.5)
-    return Contest(by_mean, mean, median, _quantiles_apart(careful, oful, radii, FAR), careful)
+    return Contest(oful, by_mean, mean, median, _quantiles_apart(careful, oful, radii, FAR), careful)
 
 
 def _quantiles_apart(first: Finding, second: Finding, radii: int, probability: float) -> Estimate:
@@ -332,10 +336,10 @@ def verdict(difference: Summary | Estimate) -> str:
 LEGEND = (
     "Final pseudo-regret. Literal: with the constants of each policy's proof; tuned: every radius times the scale that "
     "was best on {tuning} other seeds, by the mean or by the 0.9-quantile. Robust: the policy that is best of {names} "
-    "on the tuning seeds, by their mean or, for the 0.99-quantile, by their 0.9-quantile; the evaluation picks "
-    "nothing. Differences: robust less OFUL on the same seeds, with 95% intervals (Student t for means, bootstrap over "
-    "seeds for quantiles); a negative one is the robust policy's. Lost: share of seeds with more than half of uniform "
-    "play's mean regret, with its 95% Clopper-Pearson interval. {about}"
+    "on the tuning seeds, tuned or not, by their mean or, for the 0.99-quantile and the share that is lost, by their "
+    "0.9-quantile; the evaluation picks nothing. Differences: robust less OFUL on the same seeds, with 95% intervals "
+    "(Student t for means, bootstrap over seeds for quantiles); a negative one is the robust policy's. Lost: share of "
+    "seeds with more than half of uniform play's mean regret, with its 95% Clopper-Pearson interval. {about}"
 )
 ABOUT = (
     "Noise has the median |noise| of a standard normal (spikes: variance 1; lock, long and trap: see the bandits' "
@@ -367,20 +371,21 @@ def outputs(
     task = found[0].task
     places = shared.grouped(found, lambda finding: finding.task.place)
     robust = [policy_label(n) for n in dict.fromkeys(finding.policy for finding in found if finding.robust)]
-    tuning = max(finding.tuning.shape[1] for finding in found if len(finding.tuning) > 1)
+    tuning = found[0].tuning.shape[1]
     legend = LEGEND.format(tuning=tuning, names=", ".join(robust), about=about)
     unhealthy = sum(int(np.count_nonzero(finding.health)) for finding in found)
     title = f"{title} ({task.setting})"
     markdown, text, records = [f"# {title}", "", legend, ""], [title], []
+    contests = {place: [contest(of_world, radii) for radii in range(len(RADII))] for place, of_world in places.items()}
     for radii, kind in enumerate(RADII):
         rows = []
-        for place, of_world in places.items():
-            row, record = _contest_row(place, of_world, radii)
+        for place, of_place in contests.items():
+            row, record = _contest_row(place, of_place[radii], radii)
             rows.append(row)
             records.append({"axis": played[place].axis, **record})
         text += ["", f"OFUL and the best robust policy, {kind}", aligned_table(HEADER, rows, left=1)]
         markdown += shared.section(f"OFUL and the best robust policy, {kind}", HEADER, rows)
-    for heading, header, rows in (_lost(places), _tuned_by(places), _optimism(found)):
+    for heading, header, rows in (_lost(contests), _tuned_by(contests), _optimism(found)):
         text += ["", heading, aligned_table(header, rows, left=1)]
         markdown += shared.section(heading, header, rows)
     if refused:
@@ -395,9 +400,8 @@ def outputs(
     return Outputs("\n".join(text), {name: _map(places, title, tuning)}, documents, unhealthy)
 
 
-def _contest_row(place: str, of_world: Sequence[Finding], radii: int) -> tuple[list[str], dict[str, object]]:
-    oful = next(finding for finding in of_world if finding.policy == "oful")
-    result = contest(of_world, radii)
+def _contest_row(place: str, result: Contest, radii: int) -> tuple[list[str], dict[str, object]]:
+    oful = result.oful
     differences: tuple[Summary | Estimate, ...] = (result.mean, result.median, result.far)
     values = [float(result.mean.mean), float(result.median.value), float(result.far.value)]
     apart = [f"{number(v)} {interval(d)}" for v, d in zip(values, differences, strict=True)]
@@ -410,9 +414,8 @@ def _contest_row(place: str, of_world: Sequence[Finding], radii: int) -> tuple[l
     return [*row, *apart, *map(verdict, differences)], record
 
 
-def uniform_mean(of_world: Sequence[Finding]) -> float:
+def uniform_mean(task: Task) -> float:
     """Mean regret of uniform play, exactly."""
-    task = of_world[0].task
     means = np.asarray(task.bandit.means)
     return float(task.horizon * (np.max(means) - np.mean(means)))
 
@@ -423,28 +426,27 @@ def lost(finding: Finding, radii: int, uniform: float) -> tuple[float, float, fl
     return float(share.value), float(share.low), float(share.high)
 
 
-def _lost(places: Mapping[str, Sequence[Finding]]) -> tuple[str, list[str], list[list[str]]]:
+def _lost(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str], list[list[str]]]:
     rows = []
-    for place, of_world in places.items():
-        uniform, row = uniform_mean(of_world), [place]
-        oful = next(finding for finding in of_world if finding.policy == "oful")
-        for radii in (0, 1):
-            for finding in (oful, contest(of_world, radii).careful):
-                row.append(f"{finding.label(radii)}: {span(*lost(finding, radii, uniform), digits=2)}")
+    for place, of_place in contests.items():
+        row = [place]
+        for radii, result in enumerate(of_place[:2]):
+            for finding in (result.oful, result.careful):
+                shares = lost(finding, radii, uniform_mean(finding.task))
+                row.append(f"{finding.label(radii)}: {span(*shares, digits=2)}")
         rows.append(row)
     return (
-        "Share of seeds that are lost",
+        "Share of seeds that are lost; the robust policy is the one that is best by the 0.9-quantile",
         ["world", "OFUL, literal", "robust, literal", "OFUL, tuned", "robust, tuned"],
         rows,
     )
 
 
-def _tuned_by(places: Mapping[str, Sequence[Finding]]) -> tuple[str, list[str], list[list[str]]]:
+def _tuned_by(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str], list[list[str]]]:
     """For OFUL and the best robust policy: what the 0.9-quantile as a criterion changes."""
     rows = []
-    for place, of_world in places.items():
-        oful = next(finding for finding in of_world if finding.policy == "oful")
-        for finding in (oful, contest(of_world, 1).robust):
+    for place, (_, result, _) in contests.items():
+        for finding in (result.oful, result.robust):
             by_mean, by_far = finding.scales[1:]
             row = [place, policy_label(finding.policy), f"×{by_mean:g}", f"×{by_far:g}"]
             if by_mean == by_far:
@@ -459,13 +461,12 @@ def _tuned_by(places: Mapping[str, Sequence[Finding]]) -> tuple[str, list[str], 
 
 def _optimism(found: Sequence[Finding]) -> tuple[str, list[str], list[list[str]]]:
     """How much too good the best of seven scales looks on few seeds, as a share of uniform play's regret."""
-    uniform = {place: uniform_mean(some) for place, some in shared.grouped(found, lambda f: f.task.place).items()}
     rows = []
     for policy, of_policy in shared.grouped([f for f in found if len(f.tuning) > 1], lambda f: f.policy).items():
         row = [policy_label(policy)]
         for few in FEW:
             sound = [f for f in of_policy if not np.any(f.tuning_health) and f.tuning.shape[1] >= 2 * few]
-            shares = [float(optimism(f.tuning, few).mean) / uniform[f.task.place] for f in sound]
+            shares = [float(optimism(f.tuning, few).mean) / uniform_mean(f.task) for f in sound]
             row.append(shared.mean_text(summarize(100 * np.array(shares))) if shares else "–")
         rows.append(row)
     header = ["policy", *(f"{few} seeds, %" for few in FEW)]
@@ -477,7 +478,7 @@ def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> An
     shape = (len(places), 2 * len(names))
     above, below, ratio = (np.full(shape, np.nan) for _ in range(3))
     for row, of_world in enumerate(places.values()):
-        uniform = uniform_mean(of_world)
+        uniform = uniform_mean(of_world[0].task)
         oful = next(finding for finding in of_world if finding.policy == "oful")
         for finding in of_world:
             for radii in (0, 1):

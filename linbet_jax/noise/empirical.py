@@ -18,6 +18,7 @@ from linbet_jax.noise.words import high_product, uniform
 
 _MOST = 2**24  # residuals of all arms together
 _CHUNK = 2**22  # numbers that a moment holds in memory at a time
+_APART = 1e-6  # times the larger of two means, some eight roundings of float32: nearer ones it may take for each other
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -132,8 +133,8 @@ class Empirical(Base):
 class EmpiricalPerArm(Empirical):
     """Noise from measured residuals of each arm: payoff = mean + r, r one of the numbers of the arm with this mean.
 
-    A law is told an arm's mean alone, so the means must differ; one that belongs to no arm gets the nearest arm's
-    numbers. Each arm's residuals are shifted to mean 0. Moments are exact, finite sums.
+    A law is told an arm's mean alone, so the means must differ, in float32 too; one that belongs to no arm gets the
+    nearest arm's numbers. Each arm's residuals are shifted to mean 0. Moments are exact, finite sums.
 
     Attributes:
         residuals: [n] float64, arm after arm, each arm's ascending and of mean 0; read-only.
@@ -149,19 +150,27 @@ class EmpiricalPerArm(Empirical):
         """Builds the law.
 
         Args:
-            means: [K] the arms' means, in any order, no two equal.
+            means: [K] the arms' means, in any order, no two nearer than 1e-6 of the larger.
             residuals: for each arm its payoffs minus their mean, [n_i] finite, n_i >= 1, 2^24 in all at most.
 
         Raises:
             ValueError: anything else.
         """
-        at = np.asarray(means, np.float64)
-        if at.ndim != 1 or at.size != len(residuals) or not np.isfinite(at).all():
-            raise ValueError(f"EmpiricalPerArm: means must be one finite number for each list of residuals, got {at}")
+        allowed = "one finite number for each list of residuals"
+        try:
+            at = real_numbers(means)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"EmpiricalPerArm: means must be {allowed}, got {means!r}") from None
+        if at.ndim != 1 or not np.isfinite(at).all():
+            raise ValueError(f"EmpiricalPerArm: means must be {allowed}, got {at}")
+        if at.size != len(residuals):
+            raise ValueError(f"EmpiricalPerArm: means must be {allowed}, got {at.size} for {len(residuals)} lists")
         order = np.argsort(at)
         at = at[order]
-        if np.any(at[1:] == at[:-1]):
-            raise ValueError(f"EmpiricalPerArm: means must differ, got {at[1:][at[1:] == at[:-1]][0]!r} twice")
+        near = np.diff(at) <= _APART * np.maximum(np.abs(at[1:]), np.abs(at[:-1]))
+        if near.any():
+            pair = " and ".join(repr(float(mean)) for mean in at[np.argmax(near) :][:2])
+            raise ValueError(f"EmpiricalPerArm: means must differ by more than float32 rounds, got {pair}")
         parts = [Empirical(residuals[arm]).residuals for arm in order]
         starts = np.cumsum([0, *(part.size for part in parts)]).astype(np.int32)
         if starts[-1] > _MOST:

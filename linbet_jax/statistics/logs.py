@@ -30,6 +30,7 @@ __all__ = ["LogFit", "from_log", "read_log"]
 
 FloatArray = NDArray[np.float64]
 MOST_ARMS = 1000  # distinct rows that are arms by themselves
+FEW = 5  # equal payoffs at the end of a tail that are no cap
 RESAMPLES = 500
 _ROUNDS = 200  # of a fit, which gains a digit or more in each
 _NORMAL, _HUBER = 1.4826, 1.345  # of the first fit: a normal law's sd over its median deviation, Huber's own threshold
@@ -107,7 +108,7 @@ def from_log(
         arms: `[K, d]` the decision set; by default the log's distinct rows, 1000 at most.
         per_arm: whether each arm keeps the residuals of its own rows, instead of one law for all. It needs rows of
             every arm, and arms of different means.
-        columns: `[d]` names of the features.
+        columns: `[d]` names of the features; those of a file stand in it.
         level: coverage of the intervals, in (0, 1).
         resamples: of the bootstrap.
         seed: of the bootstrap.
@@ -123,12 +124,15 @@ def from_log(
     if isinstance(features, (str, os.PathLike)):
         if payoffs is not None and not isinstance(payoffs, str):
             raise ValueError(f"payoffs must be the name of a column of {features}, got {type(payoffs).__name__}")
+        if columns is not None:
+            raise ValueError(f"columns must be None for a file, which has its own names, got {columns!r}")
         features, payoffs, columns = read_log(features, payoffs)
     check_level(level)
     rows, seen = _checked(features, payoffs)
-    if epsilon is not None and not 0 < epsilon <= 1:
-        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {epsilon!r}")
-    asked = epsilon
+    names = _names(columns, rows.shape[1])
+    asked: Any = epsilon
+    if asked is not None and not (isinstance(asked, (int, float, np.number)) and 0 < asked <= 1):
+        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {asked!r}")
     if epsilon is None:
         first, _ = _fit(rows, seen, 1.0)
         epsilon = _some(_supported(hill(np.abs(seen - rows @ first), level=level).usual))
@@ -148,7 +152,7 @@ def from_log(
     settings: dict[str, Any] = {"level": level, "resamples": resamples, "seed": seed}
     return LogFit(
         bandit=bandit,
-        columns=tuple(columns) if columns is not None else tuple(f"x{i}" for i in range(rows.shape[1])),
+        columns=names,
         counts=counts,
         residuals=residuals,
         threshold=threshold,
@@ -159,7 +163,8 @@ def from_log(
         supported_epsilon=supported,
         raw_moment=_moment(bandit, "raw_moment", **settings),
         central_moment=_moment(bandit, "central_moment", **settings),
-        notes=_notes(epsilon, supported, tails["hill"].usual, len(chosen)),
+        notes=_notes(epsilon, supported, tails["hill"].usual, len(chosen))
+        + _capped(seen, sizes, tails["hill"].usual.k),
     )
 
 
@@ -167,7 +172,8 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
     """Features, payoffs and names of the features from a .csv (with a first line of names) or .parquet file.
 
     A column of numbers is a feature. A column of text is one indicator for each of its values; of further such columns
-    the first value is left out, as it would be the sum of the others. Rows with an empty entry are left out.
+    the first value is left out, as it would be the sum of the others. Rows with an empty entry are left out; in a .csv
+    NA, NaN, NULL and the like are empty too.
 
     Args:
         path: of the file.
@@ -185,15 +191,10 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
     if not place.is_file():
         raise ValueError(f"features: there is no file {place}")
     import pyarrow as pa
-    from pyarrow import csv, parquet
 
-    try:
-        table = (csv.read_csv if place.suffix.lower() == ".csv" else parquet.read_table)(place)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"features: {place} cannot be read: {error}") from error
-    table = table.drop_null()
+    table = _table(place)
     names = table.column_names
-    target = payoff or names[-1]
+    target = names[-1] if payoff is None else payoff
     if target not in names:
         raise ValueError(f"payoffs: {place} has no column {target!r}; it has {', '.join(names)}")
     made: list[tuple[str, FloatArray]] = []
@@ -208,12 +209,31 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
             made += [(f"{column}={level}", np.asarray(values == level, np.float64)) for level in levels]
             indicators = True
         else:
-            raise ValueError(f"features: the column {column!r} of {place} holds {kind}; it must hold numbers or text")
+            field, allowed = ("payoffs", "numbers") if column == target else ("features", "numbers or text")
+            raise ValueError(f"{field}: the column {column!r} of {place} must hold {allowed}, it holds {kind}")
     payoffs = next(values for column, values in made if column == target)
     rest = [(column, values) for column, values in made if column != target]
     if not rest:
         raise ValueError(f"features: {place} has no column beside {target!r}")
     return np.column_stack([values for _, values in rest]), payoffs, [column for column, _ in rest]
+
+
+def _table(place: Path) -> Any:
+    """The rows of a file without an empty entry."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        if place.suffix.lower() == ".csv":
+            table = csv.read_csv(place, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+        else:
+            table = parquet.read_table(place)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"features: {place} cannot be read: {error}") from error
+    for name in table.column_names:
+        if table.column_names.count(name) > 1:
+            raise ValueError(f"features: {place} must have one column of each name, got {name!r} twice")
+    return table.drop_null()
 
 
 def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:
@@ -235,6 +255,16 @@ def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:
             f"features must have full rank {rows.shape[1]}, got {rank}: leave out columns that others give"
         )
     return rows, seen
+
+
+def _names(columns: Sequence[str] | None, dim: int) -> tuple[str, ...]:
+    """Of the features."""
+    if columns is None:
+        return tuple(f"x{i}" for i in range(dim))
+    if isinstance(columns, str) or len(columns) != dim:
+        got = repr(columns) if isinstance(columns, str) else f"{len(columns)}"
+        raise ValueError(f"columns must be {dim} names, got {got}")
+    return tuple(columns)
 
 
 def _fit(rows: FloatArray, seen: FloatArray, epsilon: float) -> tuple[FloatArray, float]:
@@ -282,7 +312,10 @@ def _arms(rows: FloatArray, given: ArrayLike | None) -> tuple[FloatArray, NDArra
             allowed = f"to be given where the log has more than {MOST_ARMS} distinct rows"
             raise ValueError(f"arms must be [K, d], {allowed}, got None for {len(distinct)}")
         return distinct, counts.astype(np.int64), place.astype(np.int64)
-    arms = np.asarray(given, np.float64)
+    try:
+        arms = np.asarray(given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"arms must be [K, d] numbers: {error}") from None
     if arms.ndim != 2 or arms.shape[1] != rows.shape[1]:
         raise ValueError(f"arms must be [K, d] with d = {rows.shape[1]}, got shape {arms.shape}")
     same = (arms[:, None, :] == distinct[None]).all(axis=2)  # [K, distinct rows]
@@ -335,3 +368,16 @@ def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> tup
     if arms < 2:
         notes.append("there is one arm alone: nothing to choose")
     return tuple(notes)
+
+
+def _capped(seen: FloatArray, sizes: FloatArray, k: int) -> tuple[str, ...]:
+    """A note where many of the k payoffs with the largest residuals are the largest payoff, or the smallest."""
+    tail = seen[np.argsort(sizes)[-k:]]
+    ends = (("largest", float(np.max(seen))), ("smallest", float(np.min(seen))))
+    counts = {which: (value, int(np.count_nonzero(tail == value))) for which, value in ends}
+    return tuple(
+        f"payoffs look capped: {count} of the {k} that make the tail are the {which}, {value:g}; the tail index says "
+        "nothing of what lies beyond"
+        for which, (value, count) in counts.items()
+        if count > FEW
+    )

@@ -79,7 +79,8 @@ def hill(values: ArrayLike, counts: Sequence[int] | None = None, *, level: float
 
     Args:
         values: `[n]` finite numbers, at least 20; the largest must be positive.
-        counts: the k, from 1 to n - 1 and with a positive (k+1)-th largest number; by default some 100 of them.
+        counts: whole k with a positive (k+1)-th largest number, and no fewer than there are numbers equal to the
+            largest; by default some 100 of them.
         level: coverage of the intervals, in (0, 1).
 
     Raises:
@@ -99,36 +100,39 @@ def moment(values: ArrayLike, counts: Sequence[int] | None = None, *, level: flo
     """The moment estimator of Dekkers, Einmahl and de Haan, which tells light tails from heavy ones.
 
     1/alpha is M1 + 1 - 1 / (2 (1 - M1^2 / M2)), M1 and M2 the mean log excess and the mean of its square. Arguments as
-    in `hill`; the interval is the asymptotic normal one, of variance (1 + 1/alpha^2) / k.
+    in `hill`, but that k is at least 2 and more than there are numbers equal to the largest: equal excesses say
+    nothing. The interval is the asymptotic normal one, of variance (1 + 1/alpha^2) / k.
     """
 
     def at(top: FloatArray, counts: NDArray[np.int64]) -> tuple[FloatArray, FloatArray, FloatArray]:
         first, second = (_log_excess(top, counts, power) for power in (1, 2))
-        gamma = first + 1.0 - 0.5 / (1.0 - first * first / second)
+        equal = first * first >= second * (1.0 - 1e-12)
+        gamma = first + 1.0 - 0.5 / (1.0 - np.where(equal, 0.0, first * first / second))
         g = np.minimum(gamma, 0.0)
         light = (1 - g) ** 2 * (1 - 2 * g)
         light *= 4 - 8 * (1 - 2 * g) / (1 - 3 * g) + (5 - 11 * g) * (1 - 2 * g) / ((1 - 3 * g) * (1 - 4 * g))
-        return _inverted(gamma, np.sqrt(np.where(gamma > 0, 1 + gamma * gamma, light) / counts), level)
+        return _inverted(gamma, np.sqrt(np.where(gamma > 0, 1 + gamma * gamma, light) / counts), level, equal)
 
-    return _curve("moment", at, values, counts, 1, level)
+    return _curve("moment", at, values, counts, 1, level, least=2)
 
 
 def pickands(values: ArrayLike, counts: Sequence[int] | None = None, *, level: float = 0.95) -> TailCurve:
     """Pickands' estimator, which does not move when the numbers are shifted: its price is a wide interval.
 
-    1/alpha is log2 of (X_k - X_2k) / (X_2k - X_4k), X_i the i-th largest number. Arguments as in `hill`, but that 4k is
-    at most n; a curve's counts are 4k, the numbers that were used. The interval is the asymptotic normal one.
+    1/alpha is log2 of (X_k - X_2k) / (X_2k - X_4k), X_i the i-th largest number; where equal numbers leave a difference
+    of 0 nothing is known, and the interval is 0 to infinity. Arguments as in `hill`, but that 4k is at most n; a
+    curve's counts are 4k, the numbers that were used. The interval is the asymptotic normal one.
     """
 
     def at(top: FloatArray, counts: NDArray[np.int64]) -> tuple[FloatArray, FloatArray, FloatArray]:
         k = counts // 4
-        with np.errstate(divide="ignore", invalid="ignore"):  # ties
-            gamma = np.log2((top[k - 1] - top[2 * k - 1]) / (top[2 * k - 1] - top[4 * k - 1]))
-        gamma = np.where(np.isnan(gamma), 0.0, gamma)
+        above, below = top[k - 1] - top[2 * k - 1], top[2 * k - 1] - top[4 * k - 1]
+        equal = (above == 0) | (below == 0)
+        gamma = np.log2(np.where(equal, 1.0, above) / np.where(equal, 1.0, below))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slope = np.where(np.abs(gamma) < 1e-6, 1 / math.log(2.0), gamma / np.expm1(gamma * math.log(2.0)))
         error = slope * np.sqrt((2.0 ** (2 * gamma + 1) + 1) / k) / (2 * math.log(2.0))
-        return _inverted(gamma, error, level)
+        return _inverted(gamma, error, level, equal)
 
     return _curve("Pickands", at, values, counts, 4, level)
 
@@ -143,28 +147,37 @@ def _curve(
     counts: Sequence[int] | None,
     step: int,
     level: float,
+    least: int = 1,
 ) -> TailCurve:
-    """The estimates at all counts, which are multiples of a step, and at the usual one."""
+    """The estimates at all counts, which are multiples of a step, and at the usual one; the least k where none tie."""
     check_level(level)
     numbers = np.asarray(values, np.float64)
-    if numbers.ndim != 1 or numbers.size < SMALLEST or not np.isfinite(numbers).all():
+    if numbers.ndim != 1 or numbers.size < SMALLEST:
         raise ValueError(f"values must be a list of at least {SMALLEST} finite numbers, got shape {numbers.shape}")
+    if not np.isfinite(numbers).all():
+        place = int(np.argmin(np.isfinite(numbers)))
+        raise ValueError(f"values must be finite, got {float(numbers[place])!r} at index {place}")
     top = np.sort(numbers)[::-1]
     most = top.size if step > 1 else int(np.count_nonzero(top > 0)) - 1
     if most < 4 or top[0] == top[min(most, top.size - 1)]:
         raise ValueError(f"values must hold more than 4 positive numbers that differ, the largest is {top[0]:g}")
     # Equal numbers at the top have no excess: nothing can be estimated before the first that is smaller.
-    first = max(2 * step, step * math.ceil(np.count_nonzero(top == top[0]) / step))
-    usual = min(max(step * (usual_count(top.size) // step), first), step * (most // step))
+    ties = int(np.count_nonzero(top == top[0]))
+    least, most_k = max(least, math.ceil((ties + least - 1) / step)), most // step
+    first = step * min(max(2, least), most_k)
+    usual = min(max(step * (usual_count(top.size) // step), first), step * most_k)
     if counts is None:
         chosen = np.unique(np.geomspace(first, most, POINTS).astype(np.int64) // step * step)
         chosen = chosen[chosen >= first]
     else:
-        chosen = np.asarray(counts, np.int64)
-        bad = chosen[(chosen < 1) | (chosen * step > most)]
-        if chosen.ndim != 1 or bad.size:
-            raise ValueError(f"counts must be whole numbers from 1 to {most // step}, got {bad.tolist() or counts!r}")
-        chosen = chosen * step
+        given = np.asarray(counts)
+        if given.ndim != 1 or given.dtype.kind not in "iuf":
+            raise ValueError(f"counts must be a list of whole numbers, got {counts!r}")
+        bad = given[(given < least) | (given > most_k) | (given != np.floor(given))]
+        if bad.size:
+            reason = f", as the {ties} largest numbers are equal" if ties > 1 else ""
+            raise ValueError(f"counts must be whole numbers from {least} to {most_k}{reason}, got {bad.tolist()}")
+        chosen = step * given.astype(np.int64)
     alpha, low, high = at(top, np.append(chosen, usual))
     last = TailIndex(float(alpha[-1]), float(low[-1]), float(high[-1]), usual)
     return TailCurve(method, chosen, alpha[:-1], low[:-1], high[:-1], last)
@@ -185,9 +198,11 @@ def _tails(level: float) -> tuple[float, float]:
     return (1 - level) / 2, (1 + level) / 2
 
 
-def _inverted(gamma: FloatArray, error: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Alpha = 1/gamma and its interval, infinite where gamma is not positive."""
+def _inverted(
+    gamma: FloatArray, error: FloatArray, level: float, equal: NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Alpha = 1/gamma and its interval, infinite where gamma is not positive; no estimate where numbers are equal."""
     half = float(ndtri(_tails(level)[1])) * error
     with np.errstate(divide="ignore"):
         alpha, low, high = (1.0 / np.maximum(value, 0.0) for value in (gamma, gamma + half, gamma - half))
-    return alpha, low, high
+    return np.where(equal, np.inf, alpha), np.where(equal, 0.0, low), np.where(equal, np.inf, high)
