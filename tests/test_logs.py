@@ -331,7 +331,8 @@ def test_the_command_prints_the_fit_and_writes_a_sweep_that_is_read(file, tmp_pa
     assert "600 rows; 6 arms in 4 dimensions" in said
     assert "tail index" in said
     assert sorted(path.name for path in out.iterdir()) == [
-        "arms.csv", "my_tr_p.toml", "residuals.npy", "tail.pdf", "tail.png", "theta_star.csv",
+        "my_tr_p-arms.csv", "my_tr_p-residuals.npy", "my_tr_p-tail.pdf", "my_tr_p-tail.png", "my_tr_p-theta_star.csv",
+        "my_tr_p.toml",
     ]  # fmt: skip
     sweep = read(out / "my_tr_p.toml")
     assert sweep.name == 'fitted to my "trípş".csv'
@@ -364,3 +365,56 @@ def test_a_sweep_file_names_the_residuals_file_or_is_refused(file, tmp_path):
         (tmp_path / "x.toml").write_text(text.format(noise), encoding="utf-8")
         with pytest.raises(ValueError, match=message):
             cells.plan(read(tmp_path / "x.toml"), {}, "cpu")
+
+
+def test_a_fit_overwrites_nothing_that_says_something_else(file, tmp_path, capsys):
+    out = tmp_path / "out"
+    ask = ["fit", str(file), "--epsilon", "0.5", "--out", str(out), "--quiet"]
+    assert cli.main(ask) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix != ".pdf"}
+    assert cli.main(ask) == 0  # the same again
+    (out / "my_tr_p-arms.csv").rename(out / "kept")
+    log = out / "my_tr_p-arms.csv"  # a log by the name of a file that is to be written
+    log.write_bytes(file.read_bytes())
+    for wrong in (ask, ["fit", str(log), "--epsilon", "0.5", "--out", str(out)]):
+        assert cli.main(wrong) == (2 if wrong is ask else 0)
+    assert log.read_bytes() == file.read_bytes()
+    assert "my_tr_p-arms.csv is there and says something else; name another folder" in capsys.readouterr().err
+    assert all((out / name).read_bytes() == content for name, content in before.items() if "-arms" not in name)
+    assert cli.main([*ask[:-2], "/proc/none", "--quiet"]) == 2
+    assert "--out /proc/none: " in capsys.readouterr().err
+
+
+def test_a_log_is_refused_where_its_first_line_or_its_numbers_mislead(tmp_path):
+    rows = "\n".join(f"{i % 3},{i % 2},{i % 7}.5" for i in range(60))
+    for head, message in (
+        (",b,y", "must not hold pandas' index, column ''; write it with index=False"),
+        ("1,2,3", "the first line of .* must name its columns, it reads '1,2,3'"),
+        ("a;b;y", "it holds 1; its entries must be separated by commas, not ';'"),
+    ):
+        lines = rows.replace(",", ";") if ";" in head else rows
+        (tmp_path / "log.csv").write_text(f"{head}\n{lines}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            lb.from_log(tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_bytes(b"a,\xe4,y\n" + rows.encode())
+    with pytest.raises(ValueError, match=r"log\.csv cannot be read"):
+        lb.from_log(tmp_path / "log.csv")
+    (tmp_path / "log.csv").write_text(f"a,b,y\n{rows}\n1,,3\n", encoding="utf-8")
+    assert "1 rows with an empty entry were left out" in lb.from_log(tmp_path / "log.csv", epsilon=0.5).notes
+    random = np.random.default_rng(3)
+    features, noise = random.normal(size=(200, 2)), random.normal(size=200)
+    arms = {"arms": np.eye(2), "epsilon": 0.5, "resamples": 50}
+    plain = lb.from_log(features, features @ [1.0, 2.0] + noise, **arms)
+    tiny = lb.from_log(features * [1.0, 1e12], 1e-13 * (features @ [1.0, 2.0] + noise), **arms)
+    np.testing.assert_allclose(tiny.bandit.theta_star, plain.bandit.theta_star * [1e-13, 1e-25], rtol=1e-6)
+    with pytest.raises(ValueError, match=r"payoffs must be at most 1e\+100 in size, got"):
+        lb.from_log(features, 1e200 * noise, **arms)
+    with pytest.raises(ValueError, match="must be real numbers, got complex ones"):
+        lb.from_log(features, 1j * noise, **arms)
+    with pytest.raises(ValueError, match="per_arm='no': must be True or False"):
+        lb.from_log(features, noise, per_arm="no")
+
+
+def test_dials_that_leave_no_basis_are_named():
+    with pytest.raises(ValueError, match=r"angle=1e-300, length=1: the arms must not be so far from a basis"):
+        lb.datasets.separating("lock", angle=1e-300)

@@ -81,7 +81,12 @@ def separating(kind: str = "lock", *, noise: PayoffLaw | None = None, **dials: f
     angle, longest = math.radians(chosen.angle), max(1.0, chosen.length)
     direction = np.array([math.cos(angle), math.sin(angle)]) if chosen.angle != 90.0 else np.array([0.0, 1.0])
     arms = np.array([[1.0, 0.0], chosen.length * direction]) / longest
-    theta = np.linalg.solve(arms, [1.0 - chosen.gap, 1.0])
+    with np.errstate(over="ignore"):
+        theta = np.linalg.solve(arms, [1.0 - chosen.gap, 1.0])
+        if not np.isfinite(theta @ theta):
+            raise ValueError(
+                f"angle={chosen.angle:g}, length={chosen.length:g}: the arms must not be so far from a basis"
+            )
     return LinearBandit(arms, theta, law, epsilon=chosen.epsilon, name=kind)
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from linbet_jax.errors import InputError
 from linbet_jax.figures.plotting import save_figure, tail_figure
 from linbet_jax.statistics.logs import LogFit
-from linbet_jax.statistics.tables import aligned_table, csv_text, number, span
+from linbet_jax.statistics.tables import aligned_table, number, span
 from linbet_jax.statistics.tails import TailIndex
-from linbet_jax.storage.results import replacing, write_text
+from linbet_jax.storage.results import replacing
 
 __all__ = ["text", "write"]
 
@@ -23,9 +24,9 @@ seeds = 32
 horizon = 10_000
 
 [sets.{name}]
-arms = "arms.csv"
-theta_star = "theta_star.csv"
-noise = {{ law = "Empirical", residuals = "residuals.npy" }}
+arms = "{name}-arms.csv"
+theta_star = "{name}-theta_star.csv"
+noise = {{ law = "Empirical", residuals = "{name}-residuals.npy" }}
 epsilon = {epsilon}
 
 [policies.oful]
@@ -78,33 +79,44 @@ def write(fit: LogFit, out: Path, *, name: str, source: str) -> tuple[Path, ...]
     Args:
         fit: of `from_log`, with one law for all arms.
         out: the folder, which is made where there is none.
-        name: of the set in the sweep file, and of that file.
+        name: of the set in the sweep file, and of all files.
         source: of the log, in words.
 
     Returns:
         The files.
+
+    Raises:
+        InputError: a file of one of these names says something else: another fit, an edited sweep file or the log; or
+            the folder cannot be made.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    files = [out / f"tail{suffix}" for suffix in (".png", ".pdf")]
-    for path in files:
-        save_figure(tail_figure(fit, title=f"The tail of {source}", note=NOTE), path)
-    bandit, plain = fit.bandit, {}
-    plain["arms.csv"] = csv_text(list(fit.columns), _floats(np.asarray(bandit.arms)), digits=None)
-    plain["theta_star.csv"] = csv_text(list(fit.columns), _floats(np.asarray(bandit.theta_star)[None]), digits=None)
     title = json.dumps(f"fitted to {source}", ensure_ascii=False)  # a string of JSON is one of TOML
-    plain[f"{name}.toml"] = SWEEP.format(name=name, title=title, epsilon=repr(float(fit.epsilon)))
-    for stem, content in plain.items():
-        write_text(out / stem, content)
-    numbers = io.BytesIO()
-    np.save(numbers, fit.residuals)
-    with replacing(out / "residuals.npy") as temporary:
-        temporary.write_bytes(numbers.getvalue())
-    return (*files, *(out / stem for stem in plain), out / "residuals.npy")
+    residuals = io.BytesIO()
+    np.save(residuals, fit.residuals)
+    contents = {
+        out / f"{name}-arms.csv": _rows(np.asarray(fit.bandit.arms)),
+        out / f"{name}-theta_star.csv": _rows(np.asarray(fit.bandit.theta_star)[None]),
+        out / f"{name}-residuals.npy": residuals.getvalue(),
+        out / f"{name}.toml": SWEEP.format(name=name, title=title, epsilon=repr(float(fit.epsilon))).encode(),
+    }
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        held = [path for path, content in contents.items() if path.exists() and path.read_bytes() != content]
+    except OSError as error:
+        raise InputError(f"--out {out}: {error.strerror}") from error
+    if held:
+        raise InputError(f"--out {out}: {held[0].name} is there and says something else; name another folder")
+    for path, content in contents.items():
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+    pictures = [out / f"{name}-tail{suffix}" for suffix in (".png", ".pdf")]
+    for path in pictures:
+        save_figure(tail_figure(fit, title=f"The tail of {source}", note=NOTE), path)
+    return (*pictures, *contents)
 
 
-def _floats(matrix: np.ndarray) -> list[list[float]]:
-    """Rows of plain floats, which are written with a point: what counts rows is no index then."""
-    return [[float(value) for value in row] for row in matrix]
+def _rows(matrix: np.ndarray) -> bytes:
+    """A CSV of numbers alone, each with a point: a first line of names could be numbers, and be taken for a row."""
+    return "".join(",".join(repr(float(value)) for value in row) + "\n" for row in matrix).encode()
 
 
 def _played(fit: LogFit) -> np.ndarray:

@@ -29,6 +29,7 @@ from linbet_jax.statistics.tails import ESTIMATORS, SMALLEST, TailCurve, TailInd
 __all__ = ["LogFit", "from_log", "read_log"]
 
 FloatArray = NDArray[np.float64]
+LARGEST = 1e100  # number that squares and higher moments of sums can do with
 MOST_ARMS = 1000  # distinct rows that are arms by themselves
 FEW = 5  # equal payoffs at the end of a tail that are no cap
 RESAMPLES = 500
@@ -126,8 +127,12 @@ def from_log(
             raise ValueError(f"payoffs must be the name of a column of {features}, got {type(payoffs).__name__}")
         if columns is not None:
             raise ValueError(f"columns must be None for a file, which has its own names, got {columns!r}")
-        features, payoffs, columns = read_log(features, payoffs)
+        features, payoffs, columns, left_out = _read(features, payoffs)
+    else:
+        left_out = 0
     check_level(level)
+    if not isinstance(per_arm, bool):
+        raise ValueError(f"per_arm={per_arm!r}: must be True or False")
     rows, seen = _checked(features, payoffs)
     names = _names(columns, rows.shape[1])
     asked: Any = epsilon
@@ -163,7 +168,8 @@ def from_log(
         supported_epsilon=supported,
         raw_moment=_moment(bandit, "raw_moment", **settings),
         central_moment=_moment(bandit, "central_moment", **settings),
-        notes=_notes(epsilon, supported, tails["hill"].usual, len(chosen))
+        notes=_gaps(left_out)
+        + _notes(epsilon, supported, tails["hill"].usual, len(chosen))
         + _capped(seen, sizes, tails["hill"].usual.k),
     )
 
@@ -185,6 +191,12 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
     Raises:
         ValueError: no such file, another kind of file, no such column, a column of something else.
     """
+    rows, seen, names, _ = _read(path, payoff)
+    return rows, seen, names
+
+
+def _read(path: str | os.PathLike[str], payoff: str | None) -> tuple[FloatArray, FloatArray, list[str], int]:
+    """What `read_log` returns, and how many rows it left out."""
     place = Path(path)
     if place.suffix.lower() not in (".csv", ".parquet"):
         raise ValueError(f"features: {place} must end in .csv or .parquet")
@@ -192,7 +204,8 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
         raise ValueError(f"features: there is no file {place}")
     import pyarrow as pa
 
-    table = _table(place)
+    whole = _table(place)
+    table = whole.drop_null()
     names = table.column_names
     target = names[-1] if payoff is None else payoff
     if target not in names:
@@ -213,13 +226,12 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
             raise ValueError(f"{field}: the column {column!r} of {place} must hold {allowed}, it holds {kind}")
     payoffs = next(values for column, values in made if column == target)
     rest = [(column, values) for column, values in made if column != target]
-    if not rest:
-        raise ValueError(f"features: {place} has no column beside {target!r}")
-    return np.column_stack([values for _, values in rest]), payoffs, [column for column, _ in rest]
+    rows = np.column_stack([values for _, values in rest])
+    return rows, payoffs, [column for column, _ in rest], whole.num_rows - table.num_rows
 
 
 def _table(place: Path) -> Any:
-    """The rows of a file without an empty entry."""
+    """A file with a name for each column."""
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -228,15 +240,37 @@ def _table(place: Path) -> Any:
             table = csv.read_csv(place, convert_options=csv.ConvertOptions(strings_can_be_null=True))
         else:
             table = parquet.read_table(place)
-    except (pa.ArrowException, OSError) as error:
+        names = table.column_names
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"features: {place} cannot be read: {error}") from error
-    for name in table.column_names:
-        if table.column_names.count(name) > 1:
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    for name in names:
+        if names.count(name) > 1:
             raise ValueError(f"features: {place} must have one column of each name, got {name!r} twice")
-    return table.drop_null()
+        if not name or name in index:
+            raise ValueError(
+                f"features: {place} must not hold pandas' index, column {name!r}; write it with index=False"
+            )
+    if len(names) < 2:
+        separator = next((mark for mark in ";\t|" if any(mark in name for name in names)), None)
+        hint = "" if separator is None else f"; its entries must be separated by commas, not {separator!r}"
+        raise ValueError(f"features: {place} must hold a column of payoffs and others, it holds {len(names)}{hint}")
+    if all(map(_is_number, names)):
+        raise ValueError(f"features: the first line of {place} must name its columns, it reads {','.join(names)!r}")
+    return table
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:
+    if np.iscomplexobj(features) or np.iscomplexobj(payoffs):
+        raise ValueError("features and payoffs must be real numbers, got complex ones")
     try:
         rows, seen = np.asarray(features, np.float64), np.asarray(payoffs, np.float64)
     except (TypeError, ValueError):
@@ -249,7 +283,10 @@ def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:
     for field, array in (("features", rows), ("payoffs", seen)):
         if not np.isfinite(array).all():
             raise ValueError(f"{field} must be finite, got {float(array[~np.isfinite(array)][0])!r}")
-    rank = int(np.linalg.matrix_rank(rows))
+        if (largest := float(np.max(np.abs(array)))) > LARGEST:
+            raise ValueError(f"{field} must be at most {LARGEST:g} in size, got {largest:g}: take a larger unit")
+    size_of = np.linalg.norm(rows, axis=0)
+    rank = int(np.linalg.matrix_rank(rows / np.where(size_of > 0, size_of, 1.0)))
     if rank < rows.shape[1]:
         raise ValueError(
             f"features must have full rank {rows.shape[1]}, got {rank}: leave out columns that others give"
@@ -294,7 +331,7 @@ def _fit(rows: FloatArray, seen: FloatArray, epsilon: float) -> tuple[FloatArray
     spread = _NORMAL * float(np.median(np.abs(residuals - np.median(residuals))))
     if spread == 0.0:  # half of the payoffs are fitted exactly
         spread = float(np.mean(np.abs(residuals)))
-    if spread <= 1e-12 * (1.0 + float(np.max(np.abs(seen)))):
+    if spread <= 1e-12 * float(np.max(np.abs(seen))):
         raise ValueError("payoffs must not be a linear function of the features: there is no noise to fit")
     theta = huber(theta, _HUBER * spread)
     order = 1.0 + epsilon
@@ -309,7 +346,7 @@ def _arms(rows: FloatArray, given: ArrayLike | None) -> tuple[FloatArray, NDArra
     place = place.reshape(-1)
     if given is None:
         if len(distinct) > MOST_ARMS:
-            allowed = f"to be given where the log has more than {MOST_ARMS} distinct rows"
+            allowed = f"to be given (to from_log in Python) where the log has more than {MOST_ARMS} distinct rows"
             raise ValueError(f"arms must be [K, d], {allowed}, got None for {len(distinct)}")
         return distinct, counts.astype(np.int64), place.astype(np.int64)
     try:
@@ -326,6 +363,10 @@ def _arms(rows: FloatArray, given: ArrayLike | None) -> tuple[FloatArray, NDArra
 def _supported(index: TailIndex) -> float:
     """The largest epsilon, to three digits from below."""
     return max(0.0, min(1.0, math.floor(1000 * (index.low - 1.0)) / 1000))
+
+
+def _gaps(left_out: int) -> tuple[str, ...]:
+    return (f"{left_out:,} rows with an empty entry were left out",) if left_out else ()
 
 
 def _some(epsilon: float) -> float:
