@@ -48,7 +48,6 @@ def numpy_baseline():
 PLAYS = [
     ("tofu", "S3", 700),
     ("crt", "S3", 700),
-    ("oful", "S4", 400),
     ("menu", "S1", 1_200),
     ("mom", "S2", 1_300),
     ("lints", "S3", 300),

@@ -121,8 +121,9 @@ def test_update_keeps_shapes_and_dtypes_and_batches_change_nothing(name, options
             state = update(state, arms, index, payoffs, params)
         return state
 
-    with jax.debug_nans(True):  # no function of a policy makes a NaN on its way  # P18
-        after = turn(state, 2)
+    # No function of a policy makes a NaN on its way (P18): one operation after the other, and of options the result.
+    with jax.debug_nans(True):
+        after = (jax.jit(turn) if options else turn)(state, 2)
     chex.assert_trees_all_equal_shapes_and_dtypes(after, state)
     batched = jax.jit(jax.vmap(turn, in_axes=(None, 0)))(state, jnp.arange(1, 3))
     chex.assert_trees_all_close(jax.tree.map(lambda a: a[1], batched), after, rtol=1e-11, atol=1e-13)
@@ -209,7 +210,6 @@ def test_the_first_payoff_is_not_thrown_away():  # P15
 
 LAWS = {
     "S3": lambda: lb.dataset("S3"),
-    "S4": lambda: lb.dataset("S4"),
     "t, eps=.5": lambda: bandit_of(20, 10, lb.noise.StudentT(1.8), epsilon=0.5),
     "lower bound": lambda: lb.datasets.lower_bound(6, 0.5, 1800),
 }
@@ -220,8 +220,7 @@ LAWS = {
     [
         ("S3", 1.0, 1800),
         ("S3", 0.02, 1800),
-        ("S4", 0.02, 900),
-        ("t, eps=.5", 0.02, 1800),
+        ("t, eps=.5", 0.02, 900),
         ("lower bound", 1.0, 1800),
     ],
 )

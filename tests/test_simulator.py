@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from traces import programs_at_most
+from traces import programs_at_most, quickly
 
 import linbet_jax as lb
 from linbet_jax.errors import UnhealthyWarning
@@ -299,10 +299,10 @@ def test_keys_of_many_replications_are_distinct():  # R3
 
 def test_other_policies_change_nothing():  # R4
     bandit = lb.dataset("S3")
-    alone = run("tofu", bandit, horizon=400, trace=True)
+    alone = run("oful", bandit, horizon=400, trace=True)
     launches._PROGRAMS.clear()
-    run("menu", bandit, horizon=400, trace=True)
-    assert_same(run("tofu", bandit, horizon=400, trace=True), alone)
+    run("mom", bandit, horizon=400, trace=True)
+    assert_same(run("oful", bandit, horizon=400, trace=True), alone)
 
 
 @pytest.mark.parametrize("name", ["S1", "S3"])  # of both laws
@@ -354,7 +354,8 @@ def test_a_seed_means_the_same_under_any_setting_of_the_generator(setting):
 
 def test_policies_of_one_key_meet_the_same_noise():
     bandit = bandit_of(1, 2)
-    payoffs = [run(name, bandit, trace=True).trace.payoffs for name in ("tofu", "oful", "uniform", "mom")]
+    with quickly():
+        payoffs = [run(name, bandit, trace=True).trace.payoffs for name in ("tofu", "oful", "uniform", "mom")]
     for other in payoffs[1:]:
         np.testing.assert_array_equal(payoffs[0], other)
     law, mean = bandit.noise, float(bandit.means[0])
@@ -439,9 +440,9 @@ def test_memory_does_not_grow_with_the_horizon(name):
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("name", ["oful", "tofu"])
-def test_rank_one_updates_do_not_drift_in_a_million_pulls(name):
-    horizon = 1_000_313  # a prime: stretches of 128 pulls, the last three of them after the last refresh
+@pytest.mark.parametrize(("name", "horizon"), [("oful", 1_000_313), ("tofu", 299_903)])
+def test_rank_one_updates_do_not_drift_in_a_million_pulls(name, horizon):
+    assert -(-horizon // 128) % 4 == 3  # stretches of 128 pulls, the last three of them after the last refresh
     bandit = lb.dataset("S3")
     policy, params = lb.make_policy(name, bandit, horizon=horizon)
 
@@ -539,7 +540,9 @@ def test_changing_sets_are_frozen_within_an_epoch():
     bandit = lb.LinearBandit.changing_sets(sampler, np.ones(3) / 2, lb.noise.StudentT(3.0), arm_norm=np.sqrt(3))
     known = {"horizon": 400, "num_seeds": 2, "key": KEY, "dtype": "float64", "trace": True, "num_records": 400}
     policy, params = lb.make_policy("menu", bandit, horizon=400)
-    result = lb.simulate(policy, params, bandit, **known)
+    with quickly():
+        result = lb.simulate(policy, params, bandit, **known)
+        tofu = run("tofu", bandit, horizon=400, trace=True)
     steps = np.diff(np.concatenate([np.zeros((2, 1)), result.regret], axis=1), axis=1)
     assert policy.pulls_per_epoch < 400
     epoch = steps[:, : policy.pulls_per_epoch]
@@ -547,7 +550,6 @@ def test_changing_sets_are_frozen_within_an_epoch():
     arms_key = jax.random.fold_in(jax.random.fold_in(KEY, 1), 2)
     means = np.asarray(sampler(arms_key, 1)) @ bandit.theta_star
     np.testing.assert_allclose(steps[1, 0], means.max() - means[result.trace.arms[1, 0]], rtol=1e-12)
-    tofu = run("tofu", bandit, horizon=400, trace=True)
     assert not tofu.health.any()
 
 
@@ -820,7 +822,8 @@ def test_float32_recovers_from_the_first_updates_with_a_small_ridge(name):
     bandit = lb.dataset("S3")
     known = {"horizon": 1000, "num_seeds": 8, "key": KEY}
     policy, params = lb.make_policy(name, bandit, horizon=1000, ridge=1e-3, radius_scale=0.1)
-    narrow, wide = (lb.simulate(policy, params, bandit, dtype=dtype, **known) for dtype in ("float32", "float64"))
+    with quickly():
+        narrow, wide = (lb.simulate(policy, params, bandit, dtype=dtype, **known) for dtype in ("float32", "float64"))
     assert narrow.regret[:, -1].mean() == pytest.approx(wide.regret[:, -1].mean(), rel=0.1)
 
 
@@ -1153,18 +1156,19 @@ def test_progress_is_told_and_changes_no_number():  # W4, the library's half
 def test_progress_waits_for_replications_that_are_repeated():
     seen = []
     policy, params = lb.make_policy("tofu", lb.dataset("S2"), horizon=600, capacity=6)
-    result = lb.simulate(
-        policy,
-        params,
-        lb.dataset("S2"),
-        horizon=600,
-        num_seeds=4,
-        key=KEY,
-        dtype="float64",
-        trace=True,  # test_policies.py compiles the same programs
-        block_size=4,
-        progress=lambda done, total: seen.append((done, total)),
-    )
+    with quickly():  # test_policies.py compiles the same programs
+        result = lb.simulate(
+            policy,
+            params,
+            lb.dataset("S2"),
+            horizon=600,
+            num_seeds=4,
+            key=KEY,
+            dtype="float64",
+            trace=True,
+            block_size=4,
+            progress=lambda done, total: seen.append((done, total)),
+        )
     assert result.reruns == 4
     assert seen[0] == (0, 4)
     assert seen[-1] == (4, 4)

@@ -30,6 +30,7 @@ __all__ = ["LogFit", "from_log", "read_log"]
 
 FloatArray = NDArray[np.float64]
 LARGEST = 1e100  # number that squares and higher moments of sums can do with
+DIGITS = 12  # of theta_star: further ones depend on how many threads a matrix product has
 MOST_ARMS = 1000  # distinct rows that are arms by themselves
 FEW = 5  # equal payoffs at the end of a tail that are no cap
 RESAMPLES = 500
@@ -142,7 +143,7 @@ def from_log(
         first, _ = _fit(rows, seen, 1.0)
         epsilon = _some(_supported(hill(np.abs(seen - rows @ first), level=level).usual))
     theta, threshold = _fit(rows, seen, epsilon)
-    residuals = seen - rows @ theta
+    residuals = seen - np.einsum("nd,d->n", rows, theta)  # whose order of additions is always the same
     sizes = np.abs(residuals)
     tails = {method: estimate(sizes, level=level) for method, estimate in ESTIMATORS.items()}
     supported = _supported(tails["hill"].usual)
@@ -337,7 +338,8 @@ def _fit(rows: FloatArray, seen: FloatArray, epsilon: float) -> tuple[FloatArray
     order = 1.0 + epsilon
     scale = float(np.mean(np.abs(seen - rows @ theta) ** order)) ** (1.0 / order)
     threshold = scale * (size / (dim + math.log(size))) ** (1.0 / order)
-    return huber(theta, threshold), threshold
+    theta = huber(theta, threshold)
+    return np.array([float(f"{value:.{DIGITS}g}") for value in theta]), threshold
 
 
 def _arms(rows: FloatArray, given: ArrayLike | None) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
