@@ -46,9 +46,8 @@ def numpy_baseline():
 # The NumPy baseline ---------------------------------------------------------------------------------------------------
 
 PLAYS = [
-    ("tofu", "S3", 700),
+    # TOFU's, MENU's and OFUL's arms are the oracles', here and in test_replay.py.
     ("crt", "S3", 700),
-    ("menu", "S1", 1_200),
     ("mom", "S2", 1_300),
     ("lints", "S3", 300),
     ("sgd", "S3", 300),

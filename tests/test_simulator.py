@@ -110,8 +110,8 @@ def test_launches_on_several_cores_keep_what_holds_for_one_thread_only(monkeypat
     three = run("oful", bandit, num_seeds=40, trace=True, block_size=8)
     assert three.device == "cpu x3"
     with jax.disable_jit():
-        slow = run("uniform", bandit, num_seeds=20, horizon=3, trace=True, block_size=8)
-    fast = run("uniform", bandit, num_seeds=20, horizon=3, trace=True)
+        slow = run("uniform", bandit, num_seeds=10, horizon=3, trace=True, block_size=5)
+    fast = run("uniform", bandit, num_seeds=10, horizon=3, trace=True)
     np.testing.assert_array_equal(slow.trace.arms, fast.trace.arms)
     jax.config.update("jax_enable_x64", False)
     try:
