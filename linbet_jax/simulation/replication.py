@@ -180,7 +180,7 @@ def _stretch(
     plan, pulls, updates = run.plan, policy.pulls_per_epoch, policy.updates
     width, turns = plan.width, len(updates)
     before = number * width  # pulls so far
-    drawn = _drawn(draw, before, width).reshape(-1, turns, pulls)
+    drawn = _drawn(draw, before, width, plan.on_card).reshape(-1, turns, pulls)
     epochs = (number * plan.epochs_per_stretch + jnp.arange(plan.epochs_per_stretch, dtype=jnp.int32)).reshape(
         -1, turns
     )
@@ -282,24 +282,19 @@ _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a bloc
 _VECTOR = 8  # what is left of a row after whole vectors would be drawn one by one
 
 
-def _drawn(draw: Callable[[jax.Array], jax.Array], before: jax.Array, width: int) -> jax.Array:
+def _drawn(draw: Callable[[jax.Array], jax.Array], before: jax.Array, width: int, on_card: bool) -> jax.Array:
     """The standard variates of the ``width`` pulls after pull ``before``, [width].
 
     On CPU in turns of a loop, two at least, which also stores them: XLA would draw anew at every place where one is
     used. On a GPU all at once, where every turn would be kernels of its own.
     """
+    if on_card:
+        return draw(before + 1 + jnp.arange(width, dtype=jnp.int32))
     turns = max(2, -(-width // _DRAWN_AT_ONCE))
     few = -(-width // turns)
     few = -(-few // _VECTOR) * _VECTOR
-
-    def in_turns(before: jax.Array) -> jax.Array:
-        numbers = before + 1 + jnp.arange(turns * few, dtype=jnp.int32)
-        return jax.lax.map(draw, numbers.reshape(turns, few)).reshape(-1)[:width]
-
-    def at_once(before: jax.Array) -> jax.Array:
-        return draw(before + 1 + jnp.arange(width, dtype=jnp.int32))
-
-    return jax.lax.platform_dependent(before, cpu=in_turns, default=at_once)
+    numbers = before + 1 + jnp.arange(turns * few, dtype=jnp.int32)
+    return jax.lax.map(draw, numbers.reshape(turns, few)).reshape(-1)[:width]
 
 
 def _rounded(values: jax.Array, horizon: jax.Array) -> jax.Array:
