@@ -132,7 +132,7 @@ def examine(name: str, dtype: str, options: argparse.Namespace, card: Card, devi
     rate = card.rate(dtype)
     module = Module(compiled.as_text(), lambda moved, operations: max(moved / card.bandwidth, operations / rate))
     loops = list(module.loops())
-    stretch = [loop for loop in loops if loop.turns is None and loop.depth == 0][-1]  # before it TOFU's opening
+    stretch = [loop for loop in loops if loop.turns is None and loop.depth == 0][-1]
     share = 1 / launch.plan.refresh_stride
     cost = module.cost(stretch.body, turns=options.turns, share=share).plus(module.cost(stretch.condition))
     cost = cost.plus(Cost(waits=1.0))  # for whether there is another stretch

@@ -15,9 +15,8 @@ from jax.extend.core import jaxprs_in_params
 from traces import quickly
 
 import linbet_jax as lb
-from linbet_jax.kernels import medians, truncation
+from linbet_jax.kernels import medians
 from linbet_jax.noise import words
-from linbet_jax.policies.policy import Buffers, Opening
 from linbet_jax.simulation import launches, simulator
 from linbet_jax.simulation.checks import block_of
 from linbet_jax.simulation.launches import compiler_options
@@ -169,13 +168,6 @@ def test_words_and_normals_written_out(monkeypatch):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_the_first_free_slot_at_once():
-    for taken in ([1, 1, 0, 1], [0, 0, 0, 0], [1, 1, 1, 0]):
-        live = jnp.asarray(taken, bool)
-        np.testing.assert_array_equal(truncation._first_free_at_once(live), truncation._first_free(live))
-    assert truncation._first_free_at_once(jnp.ones(4, bool))[1]
-
-
 @pytest.fixture
 def as_on_card(monkeypatch):
     """Whatever is traced takes the forms of a GPU; for shapes that no other test traces."""
@@ -240,9 +232,6 @@ def test_bytes_of_a_replication():
     kept = 3 * menu.pulls_per_epoch + 3 + (9 + 3 + 1)  # moments, centre; inverse, widths, determinant
     assert simulator._seed_bytes(menu, params, made, 0, "float64") == 8 * kept + 4 * (3 + 1)
     assert simulator._seed_bytes(menu, params, made, 100, "float64") == 8 * kept + 4 * (3 + 1) + 1_200
-    crt, params = lb.make_policy("crt", made, horizon=HORIZON)
-    opened = crt._replace(buffers=Buffers(opening=Opening(9, menu, lambda state: state)))
-    assert simulator._seed_bytes(opened, params, made, 0, "float64") == 8 * kept + 4 * (3 + 1)  # the larger state
 
 
 def test_a_gpu_is_asked_for_the_same_bits_every_time():

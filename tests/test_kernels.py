@@ -13,7 +13,7 @@ from linbet_jax import kernels
 from linbet_jax.kernels import gram as gram_kernels
 from linbet_jax.kernels.medians import plain_center
 from linbet_jax.kernels.selection import TIE_TOLERANCE
-from linbet_jax.kernels.truncation import doubtful_resize
+from linbet_jax.kernels.truncation import doubtful_update_on_cpu
 from linbet_jax.kernels.whitening import num_shifts, root_quadrature
 
 
@@ -262,21 +262,36 @@ def test_a_full_buffer_says_so_and_stays_said():
     assert not state.live.any()
 
 
-def test_resizing_keeps_the_doubtful_payoffs():
-    state = kernels.doubtful_init(2, 6, jnp.float64)._replace(
-        features=jnp.arange(12.0).reshape(6, 2),
-        payoffs=jnp.arange(6.0),
-        live=jnp.array([False, True, False, False, True, True]),
-    )
-    smaller = doubtful_resize(state, 3)
-    np.testing.assert_array_equal(smaller.payoffs, [1, 4, 5])
-    np.testing.assert_array_equal(smaller.features, [[2, 3], [8, 9], [10, 11]])
-    assert smaller.live.all()
-    assert not smaller.overflow
-    assert doubtful_resize(state, 2).overflow
-    larger = doubtful_resize(state, 9)
-    assert int(larger.live.sum()) == 3
-    assert larger.features.shape == (9, 2)
+def test_tiles_without_a_payoff_need_not_be_looked_at():
+    """In a batch, where one state is empty and one fills several tiles."""
+    rng = np.random.default_rng(7)
+    dim, seeds, rounds = 2, 3, 60
+    features = rng.uniform(0.5, 1, size=(rounds, seeds, dim))
+    payoffs = rng.standard_t(1.5, size=(rounds, seeds)) * [0, 1, 30]  # nothing in doubt, a little, much
+    levels = np.where(np.arange(rounds) < 30, 0.1, 5.0)  # rises so far that many are settled at once, and leave gaps
+    payoffs[30:] *= 1e-3
+    grams = np.eye(dim) + np.cumsum(features[..., None] * features[:, :, None], axis=0)
+    roots = np.array([[numpy_root(gram) for gram in row] for row in grams])
+    forms = [
+        jax.jit(jax.vmap(functools.partial(form, two_sided=False), in_axes=(0, 0, 0, 0, None)))
+        for form in (kernels.doubtful_update, doubtful_update_on_cpu)
+    ]
+    start = jax.tree.map(lambda each: jnp.stack([each] * seeds), kernels.doubtful_init(dim, 40, jnp.float64))
+    states, ends = [start, start], []
+    for inputs in zip(features, payoffs, roots, levels, strict=True):
+        (every, sums), (some, same) = (form(s, *inputs) for form, s in zip(forms, states, strict=True))
+        states = [every, some]
+        np.testing.assert_allclose(same, sums, rtol=1e-13, atol=1e-15)
+        for name in ("payoffs", "live", "free", "end", "overflow"):
+            np.testing.assert_array_equal(getattr(some, name), getattr(every, name))
+        np.testing.assert_allclose(some.moments, every.moments, rtol=1e-13)
+        live = np.asarray(some.live).reshape(seeds, -1)
+        np.testing.assert_array_equal(some.end, [np.max(np.flatnonzero(row), initial=-1) + 1 for row in live])
+        np.testing.assert_array_equal(some.free, np.argmin(live, axis=1))
+        ends.append(np.asarray(some.end) - live.sum(axis=1))
+    assert np.max(states[1].end) > 0
+    assert np.max(ends) > 8  # gaps were left,
+    assert np.max(ends[-1]) == 0  # and closed
 
 
 def test_a_huge_payoff_leaves_no_rounding_behind():

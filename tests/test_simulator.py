@@ -463,15 +463,35 @@ def test_rank_one_updates_do_not_drift_in_a_million_pulls(name, horizon):
     assert np.min(result.final_estimate[0, :2]) > 0  # there is a drift to see
 
 
+# Blocks
+
+
+@pytest.mark.parametrize(
+    ("dim", "block", "seeds"),
+    [(10, 16, 16), (20, 16, 8), (20, 64, 8), (40, 16, 8), (20, 24, 12), (20, 8, 8), (20, 4, 4), (20, 63, 63)],
+)
+def test_states_that_fill_a_cache_are_worked_on_in_halves(dim, block, seeds):
+    bandit = bandit_of(4, dim)
+    policy, params = lb.make_policy("tofu", bandit, horizon=100)
+    batch = simulator._checked(
+        policy, [params], bandit, horizon=100, num_seeds=2, key=KEY, dtype="float64", block_size=block
+    )
+    assert simulator._side_by_side(batch, policy) == seeds
+
+
 # Updates in turn
 
 
-def test_updates_in_turn_play_what_single_ones_play():
-    horizon = 1021  # a prime: whole stretches, the opening's end, and a remainder that ends on a deferred update
+def test_updates_in_turn_play_what_single_ones_play(monkeypatch):
+    horizon = 1021  # a prime: whole stretches, and a remainder that ends on a deferred update
     bandit = bandit_of(8, 4, lb.noise.Pareto(2.0), epsilon=0.5)
     policy, params = lb.make_policy("tofu", bandit, horizon=horizon, radius_scale=0.05)
-    single = policy._replace(update=policy.buffers.opening.policy.update)  # the opening updates one by one
-    assert len(policy.updates) == 2
+    tofu_module = sys.modules["linbet_jax.policies.tofu"]  # the package has the function under this name
+    root = tofu_module._symmetric_root
+    monkeypatch.setattr(tofu_module, "_symmetric_root", lambda condition: root(condition)._replace(in_turn=()))
+    monkeypatch.setattr(tofu_module, "tofu", tofu_module.tofu.__wrapped__)  # not what was made before
+    single, _ = lb.make_policy("tofu", bandit, horizon=horizon, radius_scale=0.05)
+    assert (len(policy.updates), len(single.updates)) == (2, 1)
     turned, alone = (
         lb.simulate(p, params, bandit, horizon=horizon, num_seeds=3, key=KEY, trace=True, dtype="float64")
         for p in (policy, single)

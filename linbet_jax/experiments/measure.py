@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Progress, StudyCell, long_form
 from linbet_jax.experiments.shared import Task
-from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.results import Result
 
 __all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
@@ -72,7 +71,7 @@ def _timed(task: Task, progress: Callable[[int, int], None]) -> tuple[list[Resul
 
 
 def state_bytes(task: Task) -> int:
-    """Bytes of the state that one replication keeps between pulls, the larger of a policy's phases; nothing is run.
+    """Bytes of the state that one replication keeps between pulls; nothing is run.
 
     What the simulator keeps beside it (two sums, the records, the noise of a stretch) is the same for all policies and
     does not grow with T.
@@ -82,10 +81,5 @@ def state_bytes(task: Task) -> int:
     assert task.bandit.arms is not None
     arms = jax.ShapeDtypeStruct(task.bandit.arms.shape, kind)
     shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
-
-    def size(player: Policy) -> int:
-        state = jax.eval_shape(player.init, arms, shapes)
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-
-    opening = None if policy.buffers is None else policy.buffers.opening
-    return max(size(policy), 0 if opening is None else size(opening.policy))
+    state = jax.eval_shape(policy.init, arms, shapes)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))

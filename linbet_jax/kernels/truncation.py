@@ -17,7 +17,8 @@ the full sum) so that a payoff of 1e12 never enters a sum it must cancel out of.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,7 @@ def kept_sums(
         mask: [n] bool, which rows exist; all when None.
         two_sided: whether the test is ``|u y| <= b`` or ``u y <= b``.
     """
-    products = _products(dot(features, root.T), payoffs)
+    products = _products(dot(features, root.T), payoffs[:, None])
     kept = is_kept(products, level, two_sided)
     if mask is not None:
         kept = kept & mask[:, None]
@@ -62,9 +63,8 @@ def kept_sums(
 
 
 def _products(images: jax.Array, payoffs: jax.Array) -> jax.Array:
-    """u y [n, d] of images u [n, d] and payoffs y [n]; 0 where u is 0 and y infinite."""
-    nothing = (images == 0) & jnp.isinf(payoffs)[:, None]
-    return jnp.where(nothing, 0, images * payoffs[:, None])
+    """u y of images u and payoffs y, elementwise; 0 where u is 0 and y infinite."""
+    return jnp.where((images == 0) & jnp.isinf(payoffs), 0, images * payoffs)
 
 
 def _no_number(level: jax.Array, sums: jax.Array) -> jax.Array:
@@ -110,13 +110,15 @@ def truncated_estimate(
 
 
 class DoubtfulState(NamedTuple):
-    """What the pruned form keeps of a history.
+    """What the pruned form keeps of a history: C doubtful payoffs at most, in n tiles of m slots, near the first.
 
     Attributes:
         moments: [d], sum of y x over the settled payoffs.
-        features: [C, d], arms of the doubtful payoffs.
-        payoffs: [C], the doubtful payoffs; 0 in a free slot.
-        live: [C] bool, which slots are taken.
+        features: [n, d, m], arms of the doubtful payoffs.
+        payoffs: [n, m], the doubtful payoffs.
+        live: [n, m] bool, which slots are taken; the last one never is.
+        free: [] int32, the first free slot.
+        end: [] int32, one more than the last slot taken; 0 when none is.
         overflow: [] bool, whether a doubtful payoff ever found no free slot: the state is then worthless and the run
             must be repeated with a larger capacity.
         lost: [d], what rounding has kept out of the moments so far.
@@ -126,12 +128,17 @@ class DoubtfulState(NamedTuple):
     features: jax.Array
     payoffs: jax.Array
     live: jax.Array
+    free: jax.Array
+    end: jax.Array
     overflow: jax.Array
     lost: jax.Array
 
 
+_TILE = 8  # slots of a tile: a vector register of float64 with AVX-512
+
+
 def doubtful_init(dim: int, capacity: int, dtype: jnp.dtype | type = float) -> DoubtfulState:
-    """An empty state for features [dim] and at most ``capacity`` doubtful payoffs at a time.
+    """An empty state for features [dim] and at least ``capacity`` doubtful payoffs at a time, up to whole tiles of 8.
 
     Raises:
         ValueError: if dim or capacity is below 1, or dtype is neither float32 nor float64.
@@ -141,11 +148,15 @@ def doubtful_init(dim: int, capacity: int, dtype: jnp.dtype | type = float) -> D
     for name, value in (("dim", dim), ("capacity", capacity)):
         if value < 1:
             raise ValueError(f"{name}={value}: must be at least 1")
+    width = min(_TILE, capacity + 1)
+    tiles = -(-(capacity + 1) // width)
     return DoubtfulState(
         moments=jnp.zeros(dim, dtype),
-        features=jnp.zeros((capacity, dim), dtype),
-        payoffs=jnp.zeros(capacity, dtype),
-        live=jnp.zeros(capacity, bool),
+        features=jnp.zeros((tiles, dim, width), dtype),
+        payoffs=jnp.zeros((tiles, width), dtype),
+        live=jnp.zeros((tiles, width), bool),
+        free=jnp.zeros((), jnp.int32),
+        end=jnp.zeros((), jnp.int32),
         overflow=jnp.zeros((), bool),
         lost=jnp.zeros(dim, dtype),
     )
@@ -184,35 +195,144 @@ def doubtful_update(
         raise ValueError(
             f"feature {feature.shape}, payoff {jnp.shape(payoff)}, root {root.shape}: expected [d], [], [d, d], d={dim}"
         )
+    return _updated(state, feature, payoff, root, level, two_sided, _every_tile)
+
+
+def doubtful_update_on_cpu(
+    state: DoubtfulState, feature: jax.Array, payoff: jax.Array, root: jax.Array, level: jax.Array, *, two_sided: bool
+) -> tuple[DoubtfulState, jax.Array]:
+    """:func:`doubtful_update` for a CPU: the same numbers, and only the tiles up to the last payoff are looked at.
+
+    Under ``vmap`` as many tiles as the fullest state needs. It has no derivative in reverse mode.
+    """
+    return _updated(state, feature, payoff, root, level, two_sided, _tiles_in_use)
+
+
+class _Test(NamedTuple):
+    """What the doubtful payoffs are tested with, and what has happened to the slots since the pull before."""
+
+    root: jax.Array
+    level: jax.Array
+    taken: jax.Array  # [] int32, the slot that has been taken; -1 for none
+    left: jax.Array  # [] int32, the slot that has been left; -1 for none
+
+
+class _Sums(NamedTuple):
+    """What comes of some of the slots."""
+
+    settled: jax.Array  # [d], y x of the payoffs that are doubtful no more
+    kept: jax.Array  # [d], u y where it is kept
+    free: jax.Array  # [] int32, as in the state
+    end: jax.Array
+
+
+_Slots = tuple[jax.Array, jax.Array, jax.Array]  # features [n, d, m], payoffs [n, m] and live [n, m]; of a tile no n
+_Walk = Callable[[bool, jax.Array, _Slots, _Test], tuple[jax.Array, _Sums]]
+
+
+def _updated(
+    state: DoubtfulState,
+    feature: jax.Array,
+    payoff: jax.Array,
+    root: jax.Array,
+    level: jax.Array,
+    two_sided: bool,
+    walk: _Walk,
+) -> tuple[DoubtfulState, jax.Array]:
+    tiles, width = state.payoffs.shape
     payoff = jnp.where(jnp.isinf(payoff) & jnp.all(feature == 0), 0, payoff)  # it says nothing of theta
     settled_now = jnp.linalg.norm(dot(root, feature)) * jnp.abs(payoff) <= level
-    slot, none = jax.lax.platform_dependent(state.live, cpu=_first_free, default=_first_free_at_once)
-    here = (jnp.arange(state.live.shape[0]) == slot) & ~settled_now
-    overflow = state.overflow | (~settled_now & none)
-    features = jnp.where(here[:, None], feature, state.features)
-    payoffs = jnp.where(here, payoff, state.payoffs)
-    live = state.live | here
+    last, full = state.end - 1, state.free == tiles * width - 1
+    taken = jnp.where(settled_now | full, -1, state.free)
+    left = jnp.full_like(taken, -1)
+    if walk is _every_tile:
+        here = jnp.arange(tiles * width, dtype=jnp.int32).reshape(tiles, width) == taken
+        features = jnp.where(here[:, None], feature[:, None], state.features)
+        payoffs = jnp.where(here, payoff, state.payoffs)
+    else:
+        # Where no payoff comes the one in the last slot moves to the first free one, which closes gaps.
+        moved = settled_now & (state.free < last)
+        taken, left = jnp.where(moved, state.free, taken), jnp.where(moved, last, left)
+        source, target = (jnp.divmod(slot, width) for slot in (jnp.maximum(last, 0), state.free))
+        features = state.features.at[target[0], :, target[1]].set(
+            jnp.where(moved, state.features[source[0], :, source[1]], feature)
+        )
+        payoffs = state.payoffs.at[target].set(jnp.where(moved, state.payoffs[source], payoff))
+    test = _Test(root, level, taken, left)
+    in_use = (jnp.maximum(state.end, taken + 1) + width - 1) // width
+    live, sums = walk(two_sided, in_use, (features, payoffs, state.live), test)
+    moments, lost = compensated(state.moments, state.lost, sums.settled + jnp.where(settled_now, payoff, 0) * feature)
+    overflow = state.overflow | (~settled_now & full)
+    return DoubtfulState(moments, features, payoffs, live, sums.free, sums.end, overflow, lost), _no_number(
+        level, sums.kept
+    )
 
-    products = _products(dot(features, root.T), payoffs)
-    settled = live & (jnp.sqrt(jnp.sum(products * products, axis=1)) <= level)
+
+def _tile(two_sided: bool, number: jax.Array, tile: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
+    """Which slots of one tile are live after the pull, [m], and what comes of it."""
+    features, payoffs, live = tile
+    slots = number * payoffs.shape[0] + jnp.arange(payoffs.shape[0], dtype=jnp.int32)
+    live = (live | (slots == test.taken)) & (slots != test.left)
+    products = _products(dot(test.root, features), payoffs)  # [d, m]
+    settled = live & (jnp.sqrt(jnp.sum(products * products, axis=0)) <= test.level)
     doubtful = live & ~settled
-    added = jnp.sum(jnp.where(settled[:, None], features * payoffs[:, None], 0), axis=0)
-    moments, lost = compensated(state.moments, state.lost, added + jnp.where(settled_now, payoff, 0) * feature)
-    kept = is_kept(products, level, two_sided) & doubtful[:, None]
-    sums = _no_number(level, jnp.sum(jnp.where(kept, products, 0), axis=0))
-    return DoubtfulState(moments, features, jnp.where(doubtful, payoffs, 0), doubtful, overflow, lost), sums
+    kept = is_kept(products, test.level, two_sided) & doubtful
+    return doubtful, _Sums(
+        settled=jnp.sum(jnp.where(settled, features * payoffs, 0), axis=1),
+        kept=jnp.sum(jnp.where(kept, products, 0), axis=1),
+        free=jnp.min(jnp.where(doubtful, jnp.iinfo(jnp.int32).max, slots)),
+        end=jnp.max(jnp.where(doubtful, slots + 1, 0)),
+    )
 
 
-def _first_free(live: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The first free slot [] of those taken [C], and whether there is none []."""
-    return jnp.argmin(live), jnp.all(live)
+def _every_tile(two_sided: bool, in_use: jax.Array, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
+    """All tiles at once."""
+    del in_use
+    numbers = jnp.arange(slots[1].shape[0], dtype=jnp.int32)
+    live, each = jax.vmap(functools.partial(_tile, two_sided), in_axes=(0, 0, None))(numbers, slots, test)
+    return live, _Sums(jnp.sum(each.settled, axis=0), jnp.sum(each.kept, axis=0), jnp.min(each.free), jnp.max(each.end))
 
 
-def _first_free_at_once(live: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same by one reduction, which is one kernel on a GPU; C where there is none."""
-    capacity = live.shape[0]
-    slot = jnp.min(jnp.where(live, capacity, jnp.arange(capacity)))
-    return slot, slot == capacity
+def _tiles_in_use(two_sided: bool, in_use: jax.Array, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
+    """The same in a loop that ends with the last tile in use."""
+    return _loop(two_sided, 0)(in_use, slots, test)
+
+
+@functools.cache
+def _loop(two_sided: bool, batches: int) -> Callable[[jax.Array, _Slots, _Test], tuple[jax.Array, _Sums]]:
+    """The loop for arrays with so many axes in front: one for all of a batch, where ``vmap`` would make it one each."""
+
+    @jax.custom_batching.custom_vmap
+    def loop(in_use: jax.Array, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
+        one_tile = functools.partial(_tile, two_sided)
+        for _ in range(batches):
+            one_tile = jax.vmap(one_tile, in_axes=(None, 0, 0))
+
+        def step(number: jax.Array, so_far: tuple[jax.Array, _Sums]) -> tuple[jax.Array, _Sums]:
+            live, sums = so_far
+            tile = (jax.lax.dynamic_index_in_dim(each, number, batches, False) for each in (*slots[:2], live))
+            left, more = one_tile(number, tuple(tile), test)
+            return jax.lax.dynamic_update_index_in_dim(live, left, number, batches), _Sums(
+                sums.settled + more.settled,
+                sums.kept + more.kept,
+                jnp.minimum(sums.free, more.free),
+                jnp.maximum(sums.end, more.end),
+            )
+
+        most = jnp.max(in_use)
+        nothing = jnp.zeros_like(test.root[..., 0])
+        behind = jnp.broadcast_to(most * slots[1].shape[-1], in_use.shape)  # where all before it are taken
+        return jax.lax.fori_loop(0, most, step, (slots[2], _Sums(nothing, nothing, behind, jnp.zeros_like(behind))))
+
+    @loop.def_vmap
+    def batched(size: int, has_axis: Any, *arguments: Any) -> Any:
+        whole = jax.tree.map(
+            lambda each, has: each if has else jnp.broadcast_to(each, (size, *each.shape)), arguments, tuple(has_axis)
+        )
+        out = _loop(two_sided, batches + 1)(*whole)
+        return out, jax.tree.map(lambda _: True, out)
+
+    return loop
 
 
 @jax.jit
@@ -227,18 +347,3 @@ def doubtful_estimate(state: DoubtfulState, sums: jax.Array, gram_inverse: jax.A
     """
     sums, gram_inverse, root = floats(sums=sums, gram_inverse=gram_inverse, root=root)
     return dot(gram_inverse, state.moments) + dot(root.T, sums)
-
-
-def doubtful_resize(state: DoubtfulState, capacity: int) -> DoubtfulState:
-    """The same state with another number of slots; ``overflow`` is set if more are taken than fit."""
-    # No sort: a compiled program with one cannot be kept in JAX's compile cache on CPU.
-    here = state.live & (jnp.cumsum(state.live) == jnp.arange(1, capacity + 1)[:, None])  # [new, old], in order
-    live, source = jnp.any(here, axis=1), jnp.argmax(here, axis=1)
-    return DoubtfulState(
-        moments=state.moments,
-        features=jnp.where(live[:, None], state.features[source], 0),
-        payoffs=jnp.where(live, state.payoffs[source], 0),
-        live=live,
-        overflow=state.overflow | (jnp.sum(state.live) > capacity),
-        lost=state.lost,
-    )

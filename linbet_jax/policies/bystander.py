@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policies.policy import Buffers, Opening, Policy, Update
+from linbet_jax.policies.policy import Buffers, Policy, Update
 from linbet_jax.theory import OWN_NORM
 
 
@@ -86,14 +86,9 @@ def _pair(policy: Policy) -> Policy:
 
 
 def _buffers(buffers: Buffers) -> Buffers:
-    overflowed, enlarge, max_pulls, opening = buffers
+    overflowed, enlarge, max_pulls = buffers
     return Buffers(
         overflowed=None if overflowed is None else lambda state: overflowed(state.player) | overflowed(state.bystander),
         enlarge=None if enlarge is None else lambda: _pair(enlarge()),
         max_pulls=None if max_pulls is None else 2 * max_pulls,
-        opening=None
-        if opening is None
-        else Opening(
-            2 * opening.pulls, _pair(opening.policy), lambda state: Pair(*(opening.handover(one) for one in state))
-        ),
     )

@@ -66,11 +66,6 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
             raise ValueError(f"policy {name}: {function} must return one truth value, not {_kind(result)}")
     if policy.region is not None:
         _check_region(policy, state, first, params, dim, coverage, traced)
-    opening = None if policy.buffers is None else policy.buffers.opening
-    if opening is not None:
-        check_policy(opening.policy, params, arms, changing=changing, coverage=coverage)
-        start = traced("init", opening.policy.init, first, params)
-        _same_state(name, "handover", state, traced("handover", opening.handover, start))
 
 
 def _check_region(

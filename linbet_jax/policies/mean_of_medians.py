@@ -23,7 +23,7 @@ from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies import registry
 from linbet_jax.policies._checks import count, number
 from linbet_jax.policies.crmm import symmetric_or_refused
-from linbet_jax.policies.policy import About, Buffers, Opening, Policy, Update
+from linbet_jax.policies.policy import About, Buffers, Policy, Update
 from linbet_jax.policies.registry import Cost, Setup, register
 
 BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "heavy_oful")  # index policies, and LinTS
@@ -96,13 +96,12 @@ def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
     def wrapped(policy: Policy) -> Policy:
         return mean_of_medians(policy, groups=groups, blocks=blocks)
 
-    overflowed, enlarge, max_pulls, opening = buffers
+    overflowed, enlarge, max_pulls = buffers
     pulls = groups * blocks
     return Buffers(
         overflowed=overflowed,
         enlarge=None if enlarge is None else lambda: wrapped(enlarge()),
         max_pulls=None if max_pulls is None else (max_pulls + 1) * pulls - 1,
-        opening=None if opening is None else Opening(opening.pulls * pulls, wrapped(opening.policy), opening.handover),
     )
 
 

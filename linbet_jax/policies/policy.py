@@ -33,20 +33,6 @@ class Region(NamedTuple):
     norm: Callable[[jax.Array], jax.Array] | None = None
 
 
-class Opening(NamedTuple):
-    """The first phase of a policy whose state is larger while little is known.
-
-    Attributes:
-        pulls: the length of the phase; the simulator rounds it up to whole stretches.
-        policy: plays it: the same policy with a larger state.
-        handover: ``(state) -> state``, from its state to that of the policy which goes on.
-    """
-
-    pulls: int
-    policy: Policy
-    handover: Callable[[State], State]
-
-
 class Buffers(NamedTuple):
     """For a policy whose state has room for a limited number of things.
 
@@ -55,13 +41,11 @@ class Buffers(NamedTuple):
             None when nothing can overflow.
         enlarge: ``() -> Policy``, the same policy with more room; None when there is none.
         max_pulls: the longest horizon that the state can hold; None when any.
-        opening: a first phase with a larger state; None starts with the policy itself.
     """
 
     overflowed: Callable[[State], jax.Array] | None = None
     enlarge: Callable[[], Policy] | None = None
     max_pulls: int | None = None
-    opening: Opening | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,8 +77,8 @@ class Policy(NamedTuple):
             and is the same for every policy at the same pull.
         update: ``(state, arms [K, d], index [] int32, payoffs [pulls_per_epoch], params) -> state``. Shapes and dtypes
             stay fixed. Or a tuple of such functions, which the simulator uses in turn, the first one first after
-            ``init``, ``refresh`` and a handover: two of them may do in one pass what one does in two. After each of
-            them the state must serve every function here.
+            ``init`` and ``refresh``: two of them may do in one pass what one does in two. After each of them the state
+            must serve every function here.
         pulls_per_epoch: how often the chosen arm is pulled before ``update`` (1; k for MENU; r for MoM). Pulls left
             over after the last whole epoch play the arm that ``select`` chooses then, and update nothing.
         region: ``(state, arms, params) -> Region``, the confidence region. ``simulate`` reports its last centre, and

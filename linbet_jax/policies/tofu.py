@@ -17,8 +17,8 @@ from linbet_jax.kernels.selection import argmax_index, values_of
 from linbet_jax.kernels.truncation import (
     DoubtfulState,
     doubtful_init,
-    doubtful_resize,
     doubtful_update,
+    doubtful_update_on_cpu,
     is_kept,
     kept_sums,
 )
@@ -31,13 +31,12 @@ from linbet_jax.kernels.whitening import (
 )
 from linbet_jax.policies._checks import check_params, count, flag
 from linbet_jax.policies.designs import Arms, Design
-from linbet_jax.policies.policy import About, Buffers, Opening, Policy, Region
+from linbet_jax.policies.policy import About, Buffers, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import scaled_radius
 
-CAPACITY = 24  # doubtful payoffs at a time once the opening is over; a run that needs more is repeated with four times
-OPENING = 512  # first pulls, while widths are large and many payoffs doubtful
-OPENING_CAPACITY = 8  # slots per dimension in the opening: about twice the most met on S1-S4
+CAPACITY = 6  # doubtful payoffs at a time per dimension; on S1-S4 at most 4.6 of 64 seeds, all in the first pulls
+FEWEST = 31  # and for few dimensions; whole tiles
 MAX_CONDITION = 1e14  # beyond it float64 has no digits left to tell V from its rounding
 CONDITION = 1e8  # largest condition number of V that the rational root covers; beyond it the run is repeated
 
@@ -160,7 +159,7 @@ def tofu(
     root: str = "symmetric",
     epochs: int | None = None,
     history: int | None = None,
-    capacity: int = CAPACITY,
+    capacity: int | None = None,
     condition: float = CONDITION,
 ) -> Policy:
     """TOFU; parameters: :class:`TofuParams`.
@@ -173,8 +172,8 @@ def tofu(
         root: ``"symmetric"`` (the paper) or ``"cholesky"`` (a cheaper algorithm with the same analysis and radius).
         epochs: M, re-truncate the history only M times (Remark 3); None re-truncates at every pull.
         history: pulls that the history buffer holds, the horizon; needed by ``method="full"`` and ``epochs``.
-        capacity: slots for doubtful payoffs after the first pulls, which have more of them. A replication that needs
-            more is repeated with four times as many.
+        capacity: slots for doubtful payoffs, by default six per dimension. A replication that needs more is repeated
+            with four times as many.
         condition: largest condition number of V covered by the symmetric root; likewise repeated when exceeded.
 
     Raises:
@@ -191,6 +190,7 @@ def tofu(
         raise ValueError(f"epochs={epochs}: goes with method='pruned' alone; method='full' re-truncates at every pull")
     if (method == "full" or epochs is not None) and history is None:
         raise ValueError("history=None: method='full' and epochs need the horizon to size the history buffer")
+    capacity = max(FEWEST, CAPACITY * design.dim) if capacity is None else capacity
     if capacity < 1:
         raise ValueError(f"capacity={capacity}: must be at least 1")
 
@@ -241,17 +241,7 @@ def tofu(
     if epochs is not None:
         assert history is not None
         return _by_epochs(parts, history, epochs, enlarge)
-    first = parts._replace(capacity=min(OPENING, max(capacity, OPENING_CAPACITY * dim * capacity // CAPACITY)))
-    if first.capacity == capacity:
-        return _pruned(parts, enlarge=enlarge)
-    # The opening is too short for updates in pairs to repay compiling them.
-    first = first._replace(root=tracker._replace(in_turn=()))
-    opening = Opening(
-        OPENING,
-        _pruned(first),
-        lambda state: state._replace(doubtful=doubtful_resize(state.doubtful, capacity)),
-    )
-    return _pruned(parts, enlarge=enlarge, opening=opening)
+    return _pruned(parts, enlarge)
 
 
 class _Parts(NamedTuple):
@@ -307,7 +297,7 @@ def _grown(state: Any, feature: jax.Array, params: TofuParams) -> jax.Array:
     return state.spread + dot(feature, feature) / params.ridge
 
 
-def _pruned(parts: _Parts, *, enlarge: Callable[[], Policy] | None = None, opening: Opening | None = None) -> Policy:
+def _pruned(parts: _Parts, enlarge: Callable[[], Policy]) -> Policy:
     """The linear-time form: only doubtful payoffs are tested again."""
     design, root = parts.design, parts.root
 
@@ -335,8 +325,14 @@ def _pruned(parts: _Parts, *, enlarge: Callable[[], Policy] | None = None, openi
         grown, _ = design.add(state.design, arms, index)
         tracked = add(state.root, feature, params.ridge)
         matrix = root.matrix(tracked)
-        doubtful, sums = doubtful_update(
-            state.doubtful, feature, payoffs[0], matrix, parts.level(pulls, params), two_sided=parts.two_sided
+        doubtful, sums = jax.lax.platform_dependent(
+            state.doubtful,
+            feature,
+            payoffs[0],
+            matrix,
+            parts.level(pulls, params),
+            cpu=functools.partial(doubtful_update_on_cpu, two_sided=parts.two_sided),
+            default=functools.partial(doubtful_update, two_sided=parts.two_sided),
         )
         center = dot(grown.inverse, doubtful.moments) + dot(matrix.T, sums)
         return TofuState(grown, tracked, doubtful, center, _grown(state, feature, params), pulls)
@@ -347,9 +343,7 @@ def _pruned(parts: _Parts, *, enlarge: Callable[[], Policy] | None = None, openi
         update=tuple(functools.partial(update, add=add) for add in root.in_turn) or update,
         refresh=_refresh(parts),
         finite=lambda state: _sound(root, state),
-        buffers=Buffers(
-            overflowed=lambda state: state.doubtful.overflow | _beyond(root, state), enlarge=enlarge, opening=opening
-        ),
+        buffers=Buffers(overflowed=lambda state: state.doubtful.overflow | _beyond(root, state), enlarge=enlarge),
     )
 
 
@@ -504,7 +498,7 @@ def make_tofu(
         root=root,
         epochs=epochs,
         history=setup.horizon if method == "full" or epochs is not None else None,
-        capacity=CAPACITY if capacity is None else count("capacity", capacity),
+        capacity=None if capacity is None else count("capacity", capacity),
         condition=condition,
     )
     params = TofuParams(

@@ -37,6 +37,7 @@ class Launch(NamedTuple):
     plan: Plan
     devices: tuple[Any, ...]
     block_size: int
+    side_by_side: int  # seeds of a block that one ``vmap`` takes
     treedef: Any  # of the parameters
     batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
     set_shape: tuple[int, int]  # K and d
@@ -66,7 +67,7 @@ def _run_blocks(
         leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
         return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
 
-    return jax.lax.map(one, (seeds, varying), batch_size=launch.block_size)
+    return jax.lax.map(one, (seeds, varying), batch_size=launch.side_by_side)
 
 
 class _Program:

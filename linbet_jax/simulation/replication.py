@@ -106,28 +106,21 @@ def replicate(
     run = _begin(plan, seed_key, params, world, law, rounds[-1])
     draw = variates(law, jax.random.fold_in(seed_key, 0), dtype)
     policy, width = plan.policy, plan.width
-    opening = None if policy.buffers is None else policy.buffers.opening
-
-    def play(policy: Policy, begin: jax.Array, end: jax.Array, both: tuple[_Carry, _Records]) -> Any:
-        """The stretches from ``begin`` to before ``end``."""
-        return jax.lax.fori_loop(begin, end, lambda i, both: _stretch(run, policy, draw, rounds, i, *both), both)
 
     zero = jnp.zeros((), dtype)
-    state = (policy if opening is None else opening.policy).init(run.arms, run.params)
+    state = policy.init(run.arms, run.params)
     coverage = (jnp.zeros((), jnp.int32), zero) if plan.coverage else None
     padded = -(-plan.trace_pulls // width) * width
     trace = (jnp.zeros(padded, jnp.int32), jnp.zeros(padded, dtype)) if plan.trace_pulls else None
     nothing = jnp.zeros(rounds.shape, dtype)
-    both = (
+    start = (
         _Carry(state, jnp.zeros((), jnp.int32), (zero, zero), (zero, zero), coverage),
         _Records(nothing, nothing, trace),
     )
-    begun, stretches = jnp.zeros((), jnp.int32), ((run.horizon + width - 1) // width).astype(jnp.int32)
-    if opening is not None:
-        until = jnp.minimum(stretches, -(-opening.pulls // width))
-        carry, records = play(opening.policy, begun, until, both)
-        both, begun = (carry._replace(state=opening.handover(carry.state)), records), until
-    carry, records = play(policy, begun, stretches, both)
+    stretches = ((run.horizon + width - 1) // width).astype(jnp.int32)
+    carry, records = jax.lax.fori_loop(
+        jnp.zeros((), jnp.int32), stretches, lambda i, both: _stretch(run, draw, rounds, i, *both), start
+    )
 
     overflowed = None if policy.buffers is None else policy.buffers.overflowed
     out = {
@@ -169,7 +162,6 @@ def _begin(plan: Plan, seed_key: jax.Array, params: Any, world: World, law: Any,
 
 def _stretch(
     run: _Run,
-    policy: Policy,
     draw: Callable[[jax.Array], jax.Array],
     rounds: jax.Array,
     number: jax.Array,
@@ -177,7 +169,7 @@ def _stretch(
     records: _Records,
 ) -> tuple[_Carry, _Records]:
     """Stretch ``number`` (from 0): draw its noise, scan over its epochs, refresh, read off what is recorded."""
-    plan, pulls, updates = run.plan, policy.pulls_per_epoch, policy.updates
+    plan, pulls, updates = run.plan, run.plan.policy.pulls_per_epoch, run.plan.policy.updates
     width, turns = plan.width, len(updates)
     before = number * width  # pulls so far
     drawn = _drawn(draw, before, width, plan.on_card).reshape(-1, turns, pulls)
@@ -188,7 +180,7 @@ def _stretch(
     def turn(carry: _Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[_Carry, _Seen]:
         seen = []
         for place, update in enumerate(updates):
-            carry, one = _epoch(run, policy, update, carry, *(each[place] for each in inputs))
+            carry, one = _epoch(run, update, carry, *(each[place] for each in inputs))
             seen.append(one)
         return carry, jax.tree.map(lambda *each: jnp.concatenate(each), *seen)
 
@@ -196,7 +188,7 @@ def _stretch(
     unroll = max(n for n in range(1, most + 1) if epochs.shape[0] % n == 0)
     carry, seen = jax.lax.scan(turn, carry, (epochs, drawn), unroll=unroll)
     seen = jax.tree.map(lambda each: each.reshape(-1), seen)  # [width]
-    refresh = policy.refresh
+    refresh = plan.policy.refresh
     if refresh is not None:
         # After the first stretch too: the first updates take V^-1 = I / lambda down the most, and round the most.
         due = ((number + 1) % plan.refresh_stride == 0) | (number == 0)
@@ -222,11 +214,10 @@ def _stretch(
     )
 
 
-def _epoch(
-    run: _Run, policy: Policy, update: Update, carry: _Carry, number: jax.Array, drawn: jax.Array
-) -> tuple[_Carry, _Seen]:
+def _epoch(run: _Run, update: Update, carry: _Carry, number: jax.Array, drawn: jax.Array) -> tuple[_Carry, _Seen]:
     """Epoch ``number`` (from 0): choose, pull r times with the standard variates drawn [r], update."""
-    pulls, params, law = policy.pulls_per_epoch, run.params, run.law
+    policy, params, law = run.plan.policy, run.params, run.law
+    pulls = policy.pulls_per_epoch
     pull = number * pulls + 1  # its first pull, counted from 1
     whole = pull + pulls - 1 <= run.horizon  # pulls left over after the last whole epoch update nothing
     arms, means, gaps = run.decision_set(pull)

@@ -37,8 +37,11 @@ from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, wa
 from linbet_jax.simulation.runtime import loops_stay_apart
 
 STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
-ROUND_STRETCH = 125  # pulls of a stretch where it divides the horizon, as most that people choose
-EVEN_STRETCH = 100  # likewise on a GPU, for updates in pairs: whether pulls are in time need not be asked there
+# Pulls of a stretch where it divides the horizon, as most that people choose, by the number of updates in turn: whether
+# a pull is in time need not be asked then, which costs a copy of the state on a CPU and kernels on a GPU.
+ROUND_STRETCHES = {1: 125, 2: 100}
+CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
+FEWEST = 8  # seeds at least, which fill a vector register
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 _SET_UP = (
@@ -47,16 +50,15 @@ _SET_UP = (
 )
 
 
-def _stretch_epochs(horizon: int, policy: Policy, on_card: bool) -> int:
+def _stretch_epochs(horizon: int, policy: Policy) -> int:
     """Epochs per stretch: about STRETCH pulls, no more than the horizon needs, a multiple of the updates in turn.
 
     Two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one kernel.
     """
     pulls, turns = policy.pulls_per_epoch, len(policy.updates)
-    if pulls == turns == 1 and horizon % ROUND_STRETCH == 0:
-        return ROUND_STRETCH
-    if on_card and pulls == 1 and turns == 2 and horizon % EVEN_STRETCH == 0:
-        return EVEN_STRETCH
+    even = ROUND_STRETCHES.get(turns, 0) if pulls == 1 else 0
+    if even and horizon % even == 0:
+        return even
     return turns * -(-min(max(2, STRETCH // pulls), -(-horizon // pulls)) // turns)
 
 
@@ -64,11 +66,9 @@ def _plan(
     policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str, on_card: bool = False
 ) -> Plan:
     """What shapes the program of one attempt, without a trace."""
-    length = _stretch_epochs(horizon, policy, on_card)
-    opening = None if policy.buffers is None else policy.buffers.opening
-    playing = opening.policy if opening is not None and horizon <= opening.pulls else policy
+    length = _stretch_epochs(horizon, policy)
     return Plan(
-        policy=playing,
+        policy=policy,
         sampler=bandit.sampler,
         generator=_generator(bandit.generator, dtype_name)[0],
         epochs_per_stretch=length,
@@ -161,7 +161,8 @@ def simulate(
             choice; the policy must have a ``region``.
         dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
         block_size: seeds per ``vmap`` block; by default 16 on CPU (64 at most), on a GPU as many as 128 MiB of state
-            hold, in steps of 128 and 65536 at most. It decides rounding, not results' meaning.
+            hold, in steps of 128 and 65536 at most. It decides rounding, not results' meaning. On CPU a block whose
+            states take more than 1 MiB is worked on in halves, down to 8 seeds: a cache holds them.
         chunk_size: seeds that are computed at a time, on all devices or cores together, rounded down to whole blocks
             on each; by default one block on each, which bounds memory whatever the number of seeds.
         progress: "auto" shows a line of progress on stderr when that is a terminal, or in a notebook, once a run has
@@ -380,19 +381,14 @@ def _checked(
 
 
 def _seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls: int, dtype_name: str) -> int:
-    """Bytes that one replication keeps: the larger of its states, a decision set of its own, a trace."""
+    """Bytes that one replication keeps: its state, a decision set of its own, a trace."""
     cast = jax.tree.map(lambda leaf: _cast(leaf, dtype_name), params)
     size = np.dtype(dtype_name).itemsize
     arms = jax.ShapeDtypeStruct((bandit.num_arms, bandit.dim), dtype_name)
     own = bandit.changing or bandit.resampling
-    opening = None if policy.buffers is None else policy.buffers.opening
-
-    def held(policy: Policy) -> int:
-        state = jax.eval_shape(policy.init, None if bandit.changing else arms, cast)
-        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-
-    states = [held(policy), *([] if opening is None else [held(opening.policy)])]
-    return max(states) + (size * arms.size if own else 0) + traced_pulls * (size + 4)
+    state = jax.eval_shape(policy.init, None if bandit.changing else arms, cast)
+    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return held + (size * arms.size if own else 0) + traced_pulls * (size + 4)
 
 
 class _Batch(NamedTuple):
@@ -491,10 +487,21 @@ def _launch(batch: _Batch, parts: _Parts, policy: Policy) -> Launch:
         plan=plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage),
         devices=batch.lanes.devices,
         block_size=batch.block,
+        side_by_side=_side_by_side(batch, policy),
         treedef=parts.treedef,
         batched=tuple(leaf.varies for leaf in parts.leaves),
         set_shape=(batch.bandit.num_arms, batch.bandit.dim),
     )
+
+
+def _side_by_side(batch: _Batch, policy: Policy) -> int:
+    """Seeds of a block that one ``vmap`` takes: on CPU fewer than all where their states would fill a cache."""
+    seeds = batch.block
+    if batch.lanes.on_cpu:
+        held = _seed_bytes(policy, batch.grid[0], batch.bandit, 0, batch.dtype)
+        while seeds % 2 == 0 and seeds > FEWEST and seeds * held > CACHE_BYTES:
+            seeds //= 2
+    return seeds
 
 
 def _play(batch: _Batch, progress: Progress | None) -> _Played:
