@@ -404,7 +404,7 @@ static void count_near(int *near, double points[DIM][POINTS], const double *mean
 
 /* The point of the smallest median distance to the others, the lowest one on ties. The point nearest to the mean is
    nearly the best, and only those with half of the others within its median can be better. */
-static int center_of(double points[DIM][POINTS])
+int center_of(double points[DIM][POINTS])
 {
     double mean[DIM];
     int first = nearest(points, mean), best = first, near[POINTS];

@@ -69,9 +69,12 @@ class CBaseline:
     version: str
 
     @property
-    def title(self) -> str:
-        """Compiler and options, for whoever reads the numbers."""
-        return f"{self.version}, {' '.join(FLAGS)}"
+    def told(self) -> str:
+        """A sentence for whoever reads its times."""
+        return (
+            f"C: one replication after the other, on noise of NumPy's generator, compiled by {self.version} with"
+            f" {' '.join(FLAGS)}."
+        )
 
     def play(self, problem: Problem, drawn: Numbers) -> Run:
         """One replication of T pulls on standard variates [T].
