@@ -96,7 +96,7 @@ class CBaseline:
 
     def sample(self, problem: Problem, seeds: int, *, play: bool = True) -> Clock:
         """Seconds per pull of some runs, each on variates drawn for it with NumPy's generator; or of drawing alone."""
-        law, generator, player = problem.bandit.noise, np.random.default_rng(seeds), self._player(problem)
+        law, generator, player = problem.bandit.noise, np.random.default_rng(0), self._player(problem)
         runs = max(1, min(seeds, _PULLS // problem.horizon))
 
         def work() -> None:
@@ -110,19 +110,20 @@ class CBaseline:
 
     def _player(self, problem: Problem) -> Callable[[Numbers], Run]:
         """From variates [T] to a run; tables that all replications share are made here."""
-        bandit, (name, tables) = problem.bandit, _TABLES[problem.policy](problem)
+        bandit, (name, made) = problem.bandit, _TABLES[problem.policy](problem)
         assert bandit.arms is not None
         assert bandit.means is not None
         function = getattr(_compiled(self.compiler, _sizes(problem)), name)
         function.restype = ctypes.c_double
         held = [_array(each) for each in (bandit.arms, *_payoff(problem), bandit.means.max() - bandit.means)]
-        tables = tuple(each if isinstance(each, float) else _array(each) for each in tables)
-        told = _Bandit(*map(_pointer, held)), ctypes.c_double(problem.params.ridge), problem.horizon
-        passed = [ctypes.c_double(each) if isinstance(each, float) else _pointer(each) for each in tables]
+        tables = [each if isinstance(each, float) else _array(each) for each in made]
+        ridge, horizon = ctypes.c_double(problem.params.ridge), problem.horizon
 
         def player(drawn: Numbers) -> Run:
-            drawn, played = _array(drawn), np.empty(problem.horizon, np.int32)
-            regret = function(*told, _pointer(drawn), *passed, _pointer(played))
+            drawn, played = _array(drawn), np.empty(horizon, np.int32)
+            told = _Bandit(*map(_pointer, held))  # made here, since a pointer alone keeps no array alive
+            passed = [ctypes.c_double(each) if isinstance(each, float) else _pointer(each) for each in tables]
+            regret = function(told, ridge, horizon, _pointer(drawn), *passed, _pointer(played))
             if math.isnan(regret):
                 raise RuntimeError(f"{problem.name}: the C baseline has no room for so many doubtful payoffs")
             return Run(played, np.array([regret]))
