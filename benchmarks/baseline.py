@@ -25,7 +25,7 @@ from linbet_jax.errors import InputError
 from linbet_jax.noise.words import normals
 from linbet_jax.simulation.simulator import simulate
 
-__all__ = ["DEFAULT", "Baseline", "MismatchError", "Problem", "first_difference", "load"]
+__all__ = ["DEFAULT", "Baseline", "MismatchError", "Problem", "draw", "first_difference", "load", "variates"]
 
 DEFAULT = Path(__file__).resolve().with_name("numpy_baseline.py")
 _LONG = 20_000
@@ -63,7 +63,7 @@ class Baseline:
             choices(problem, kind, seed)
 
         def run() -> None:
-            _draw(law, generator, problem.horizon)
+            draw(law, generator, problem.horizon)
             if kind == "normals":
                 generator.standard_normal((problem.horizon, problem.bandit.dim))
             elif kind == "uniforms":
@@ -159,7 +159,7 @@ def load(path: Path = DEFAULT) -> Baseline:
     return Baseline(module, str(path))
 
 
-def _draw(law: noise.PayoffLaw, generator: np.random.Generator, pulls: int) -> npt.NDArray[np.float64]:
+def draw(law: noise.PayoffLaw, generator: np.random.Generator, pulls: int) -> npt.NDArray[np.float64]:
     """Standard variates of the law as a NumPy program draws them."""
     if isinstance(law, noise.StudentT):
         return generator.standard_t(law.df, pulls)

@@ -1,8 +1,8 @@
-"""How fast linbet_jax runs here, beside plain NumPy: tables, and one JSON per run.
+"""How fast linbet_jax runs here, beside plain NumPy and C loops: tables, and one JSON per run.
 
     python benchmarks/bench.py [--quick] [--scaling] [--only PART] [--compare OLD.json] [--out DIR]
 
-`linbet bench` does the same. Exit status 1: the NumPy baseline plays other arms; 2: wrong input.
+`linbet bench` does the same. Exit status 1: a baseline plays other arms; 2: wrong input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from c_baseline import CBaseline
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # the files beside this one, under PYTHONSAFEPATH too
 
@@ -38,8 +41,9 @@ def _parsed(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         prog=prog,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs that\n"
-        "are first checked to play the same arms. Prints Markdown tables and writes one JSON per run. Several minutes.",
+        description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs and\n"
+        "C loops that are first checked to play the same arms. Prints Markdown tables and writes one JSON per run.\n"
+        "Several minutes.",
     )
     parser.add_argument("--quick", action="store_true", help="short horizons, fewer repeats: under a minute")
     parser.add_argument("--smoke", action="store_true", help="tiny runs that only show that it works; writes nothing")
@@ -105,7 +109,8 @@ def _run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise InputError(f"--out {out}: {error.strerror or error}") from error
 
-    say(f"device: {device}; NumPy baseline: {numpy.path}")
+    loops, compiler = _loops()
+    say(f"device: {device}; NumPy baseline: {numpy.path}. {compiler}")
     quick = options.quick or options.smoke
     parts = options.only or (["kernels", "table"] if quick else PARTS)
     plan = suite.Plan(tuple(parts), quick, options.smoke, options.scaling)
@@ -114,9 +119,10 @@ def _run(options: argparse.Namespace) -> int:
         "quick": plan.quick,
         "scaling": plan.scaling,
         "baseline": numpy.path,
+        "c": compiler,
         "load": round(os.getloadavg()[0], 2),
     }
-    measurements = list(suite.run(plan, numpy, say))
+    measurements = list(suite.run(plan, numpy, loops, say))
     results = report.document(measurements, settings)
     text = report.markdown(results)
     print(text)
@@ -134,6 +140,17 @@ def _run(options: argparse.Namespace) -> int:
     for path in files:
         print(path)
     return 0
+
+
+def _loops() -> tuple[CBaseline | None, str]:
+    """The C baseline, and a sentence on its compiler; or none, and why."""
+    import c_baseline
+
+    try:
+        loops = c_baseline.load()
+    except c_baseline.CompilerError as error:
+        return None, f"C was not measured: {error}."
+    return loops, loops.told
 
 
 if __name__ == "__main__":

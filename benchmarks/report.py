@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import os
 import platform
@@ -38,10 +39,11 @@ def document(measurements: Sequence[Measurement], settings: Mapping[str, Any]) -
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores in use, memory, devices of JAX and the load when asked."""
+    """Processor and its widest vectors, cores in use, memory, devices of JAX and the load when asked."""
     devices = jax.local_devices()
     return {
         "processor": _processor(),
+        "vectors": _vectors(),
         "cores": len(usable_cores()),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "system": platform.platform(),
@@ -58,11 +60,28 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
+    found = _cpuinfo("model name")
+    return found or platform.processor() or platform.machine()
+
+
+def _cpuinfo(field: str) -> str:
+    """What the system says of the first processor, where it says anything."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), "")
+
+
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sse2": "SSE2", "sve": "SVE", "asimd": "NEON"}
+
+
+def _vectors() -> str:
+    """The widest vectors that the processor computes with."""
+    flags = f"{_cpuinfo('flags')} {_cpuinfo('Features')}".split()
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        flags.append("asimd")  # every one has them
+    return next((name for flag, name in VECTORS.items() if flag in flags), "vectors unknown")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -88,7 +107,8 @@ def markdown(held: Mapping[str, Any]) -> str:
     """All tables of a run."""
     found = {m["name"]: m for m in held["measurements"]}
     parts = [_heading(held)]
-    for make in (_comparison_table, _other_table, _policy_table, _kernel_table, _exponent_table):
+    compared = functools.partial(_comparison_table, compiler=held["settings"].get("c", ""))
+    for make in (compared, _other_table, _policy_table, _kernel_table, _exponent_table):
         text = make(found)
         if text:
             parts.append(text)
@@ -98,10 +118,12 @@ def markdown(held: Mapping[str, Any]) -> str:
 def _heading(held: Mapping[str, Any]) -> str:
     machine, versions = held["machine"], held["versions"]
     return (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['device']}, float64; "
+        f"{machine['processor']}, {machine.get('vectors', '?')}, {machine['cores']} cores, {machine['device']}, "
+        "float64; "
         f"Python {versions['python']}, jax {versions['jax']}, NumPy {versions['numpy']}; "
         f"load at the start {held['settings'].get('load', '?')}. "
-        "Medians, with the smallest and largest repeat in brackets. Both sides draw their noise; compiling is apart."
+        "Medians, with the smallest and largest repeat in brackets. Runs take one core where "
+        "nothing else is said, and draw their noise; compiling is apart."
     )
 
 
@@ -130,8 +152,8 @@ def _problems(found: Mapping[str, Any], kind: str) -> list[str]:
     return [name.split("/", 1)[1].rsplit("/", 1)[0] for name in found if name.startswith(f"{kind}/")]
 
 
-def _comparison_table(found: Mapping[str, Any]) -> str:
-    """CPU time per pull beside NumPy's."""
+def _comparison_table(found: Mapping[str, Any], compiler: str) -> str:
+    """CPU time per pull beside NumPy's and C's, and a sentence on the compiler or why there is none."""
     rows: list[list[str]] = []
     notes: list[str] = []
     for problem in dict.fromkeys(_problems(found, "numpy")):
@@ -145,17 +167,25 @@ def _comparison_table(found: Mapping[str, Any]) -> str:
             [
                 _title(*problem.split("/")),
                 _spread(numpy, mark),
+                _cell(found, f"c/{problem}/cpu"),
+                _cell(found, f"noise/{problem}/cpu"),
                 _spread(found[f"policy/{problem}/cpu"]),
-                _spread(found[f"policy/{problem}/wall"]),
                 _spread(found[f"ratio/{problem}"], "×"),
+                _cell(found, f"c-ratio/{problem}", "×"),
             ]
         )
     if not rows:
         return ""
-    header = ("run", "NumPy, CPU µs a pull", "CPU µs a seed-pull", "wall µs a seed-pull", "ratio of CPU times")
+    header = ("run, CPU µs a pull", "NumPy", "C", "of it noise", "linbet_jax", "NumPy / linbet_jax", "C / linbet_jax")
     lines = [table(header, rows)]
     lines += [f"{'*' * (i + 1)} {note}." for i, note in enumerate(notes)]
+    lines += [compiler] if compiler else []
     return "\n\n".join(lines)
+
+
+def _cell(found: Mapping[str, Any], name: str, suffix: str = "") -> str:
+    """A measurement, or a dash where there is none."""
+    return _spread(found[name], suffix) if name in found else "–"
 
 
 def _other_table(found: Mapping[str, Any]) -> str:
@@ -191,14 +221,13 @@ def _policy_table(found: Mapping[str, Any]) -> str:
                 f"{found[f'policy/{problem}/compile']['median']:.1f}",
             ]
         )
-    return table(("run", "seed-pulls a second", "CPU µs a seed-pull", "compiling, s"), rows) if rows else ""
+    return table(("run, one core", "seed-pulls a second", "CPU µs a seed-pull", "compiling, s"), rows) if rows else ""
 
 
 def _kernel_table(found: Mapping[str, Any]) -> str:
     rows = []
     for kernel in dict.fromkeys(_problems(found, "kernel")):
-        cells = [found.get(f"kernel/{kernel}/{subject}") for subject in ("single", "vmap", "numpy")]
-        rows.append([kernel, *("–" if cell is None else _spread(cell) for cell in cells)])
+        rows.append([kernel, *(_cell(found, f"kernel/{kernel}/{subject}") for subject in ("single", "vmap", "numpy"))])
     return table(("kernel, µs a problem", "single", "vmapped over 16", "NumPy"), rows) if rows else ""
 
 
@@ -244,7 +273,7 @@ def comparison(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
         f"{part}: {field} {old[part].get(field)!r} then, {new[part].get(field)!r} now"
         for part in ("machine", "versions")
         for field in new[part]
-        if field != "load" and old.get(part, {}).get(field) != new[part].get(field)
+        if field not in ("load", "vectors") and old.get(part, {}).get(field) != new[part].get(field)
     ]
     if different:
         lines.append("Not the same circumstances: " + "; ".join(different) + ".")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import c_baseline
 import jax
 import kernels
 import scaling
 from baseline import Baseline
-from floors import floor
+from c_baseline import CBaseline
+from floors import BLOCK, floor
 from problems import Problem
 from timing import Clock, Measurement, interleave, ratio
 from worker import Worker
@@ -84,18 +87,24 @@ class Plan:
         return 1 if self.smoke else 3 if self.quick else 5
 
 
-def run(plan: Plan, baseline: Baseline, say: Say) -> Iterator[Measurement]:
+def run(plan: Plan, baseline: Baseline, loops: CBaseline | None, say: Say) -> Iterator[Measurement]:
     """Measures, one result after the other.
 
+    Args:
+        plan: what, and how much of it.
+        baseline: the NumPy one.
+        loops: the C one; None where there is no compiler.
+        say: is told what is measured.
+
     Raises:
-        MismatchError: the baseline plays other arms than linbet_jax.
+        MismatchError: a baseline plays other arms than linbet_jax.
     """
     if "kernels" in plan.parts:
         say("kernels")
         yield from kernels.measure(baseline, repeats=plan.repeats, dims=(10,) if plan.quick else (10, 20))
     costs: dict[tuple[str, str, int], Measurement] = {}
     for policy, data_set, horizon in plan.rows:
-        for measurement in _against_numpy(Problem.of(policy, data_set, horizon), baseline, plan, say):
+        for measurement in _compared(Problem.of(policy, data_set, horizon), baseline, loops, plan, say):
             if measurement.name.endswith("/cpu") and measurement.name.startswith("policy/"):
                 costs[policy, data_set, horizon] = measurement
             yield measurement
@@ -109,9 +118,9 @@ def run(plan: Plan, baseline: Baseline, say: Say) -> Iterator[Measurement]:
         yield from scaling.measure(baseline, quick=plan.quick, say=say)
 
 
-def _full_blocks() -> int:
-    """Seeds that fill one block of 16 on every device."""
-    return 16 * len(jax.local_devices())
+def _one_core() -> dict[str, Any]:
+    """Options of runs on one core, as the baselines' are."""
+    return {"devices": jax.local_devices()[:1]}
 
 
 def _costs(name: str, clocks: Sequence[Clock], unit: str, note: str = "") -> Iterator[Measurement]:
@@ -119,13 +128,15 @@ def _costs(name: str, clocks: Sequence[Clock], unit: str, note: str = "") -> Ite
     yield Measurement(f"{name}/wall", f"wall us per {unit}", tuple(1e6 * clock.wall for clock in clocks), note)
 
 
-def _against_numpy(problem: Problem, baseline: Baseline, plan: Plan, say: Say) -> Iterator[Measurement]:
-    """Ours and NumPy's run of one problem in turn, once NumPy's is known to play the same arms."""
-    say(f"{problem.name} against NumPy")
+def _compared(
+    problem: Problem, baseline: Baseline, loops: CBaseline | None, plan: Plan, say: Say
+) -> Iterator[Measurement]:
+    """Ours, NumPy's and C's runs of one problem in turn, once theirs are known to play the same arms."""
+    say(f"{problem.name} against NumPy and C")
     long = problem.horizon > SAMPLED_FROM
-    seeds = _full_blocks() * (1 if long or plan.quick else 2)
-    compiled = problem.warm()
-    subjects: dict[str, Callable[[], Clock]] = {"ours": functools.partial(problem.sample, seeds)}
+    seeds = BLOCK * (1 if long or plan.quick else 2)
+    compiled = problem.warm(**_one_core())
+    subjects: dict[str, Callable[[], Clock]] = {"ours": functools.partial(problem.sample, seeds, **_one_core())}
     note = ""
     if long:
         at = [int(share * problem.horizon) + 1 for share in SAMPLED_AT]
@@ -138,12 +149,22 @@ def _against_numpy(problem: Problem, baseline: Baseline, plan: Plan, say: Say) -
     else:
         baseline.check(problem)
         subjects["numpy"] = functools.partial(baseline.sample, problem)
+    if loops is not None and problem.policy in c_baseline.POLICIES:
+        loops.check(problem)
+        subjects["c"] = functools.partial(loops.sample, problem, seeds)
+        subjects["noise"] = functools.partial(loops.sample, problem, seeds, play=False)
     samples = interleave(subjects, repeats=plan.repeats, budget=40 if long else 20)
-    yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull", f"{seeds} seeds")
+    yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull on one core", f"{seeds} seeds")
     yield Measurement(f"policy/{problem.name}/compile", "s", (compiled,))
     yield from _costs(f"numpy/{problem.name}", samples["numpy"], "pull", note)
-    cpu = ratio([c.cpu for c in samples["numpy"]], [c.cpu for c in samples["ours"]])
+    ours = [clock.cpu for clock in samples["ours"]]
+    cpu = ratio([clock.cpu for clock in samples["numpy"]], ours)
     yield Measurement(f"ratio/{problem.name}", "x", cpu, "CPU time per pull, NumPy over linbet_jax")
+    if "c" in samples:
+        yield from _costs(f"c/{problem.name}", samples["c"], "pull")
+        yield from _costs(f"noise/{problem.name}", samples["noise"], "pull", "part of C's time: drawing the noise")
+        cpu = ratio([clock.cpu for clock in samples["c"]], ours)
+        yield Measurement(f"c-ratio/{problem.name}", "x", cpu, "CPU time per pull, C over linbet_jax")
 
 
 def _every_policy(plan: Plan, done: set[tuple[str, str, int]], say: Say) -> Iterator[Measurement]:
@@ -161,12 +182,10 @@ def _every_policy(plan: Plan, done: set[tuple[str, str, int]], say: Say) -> Iter
                 say(f"{policy}/{data_set} is left out: {refusal}")
                 continue
             say(problem.name)
-            seeds = _full_blocks()
-            compiled = problem.warm()
-            samples = interleave(
-                {"ours": functools.partial(problem.sample, seeds)}, repeats=min(3, plan.repeats), budget=10
-            )
-            yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull", f"{seeds} seeds")
+            compiled = problem.warm(**_one_core())
+            subjects = {"ours": functools.partial(problem.sample, BLOCK, **_one_core())}
+            samples = interleave(subjects, repeats=min(3, plan.repeats), budget=10)
+            yield from _costs(f"policy/{problem.name}", samples["ours"], "seed-pull on one core", f"{BLOCK} seeds")
             yield Measurement(f"policy/{problem.name}/compile", "s", (compiled,))
 
 

@@ -1,14 +1,17 @@
 """The benchmark: the NumPy baseline plays what it must, results say what was measured. No time is tested."""
 
+import dataclasses
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import baseline
 import bench
+import c_baseline
 import floors
 import gpu_compile
 import jax
@@ -33,6 +36,7 @@ from linbet_jax.errors import InputError
 from linbet_jax.simulation.cores import usable_cores
 from linbet_jax.storage.results import write_json
 
+tofu_and_c = pytest.mark.xdist_group("test_bench tofu and c")  # one worker compiles them
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "benchmarks" / "numpy_baseline.py"
 
@@ -148,6 +152,7 @@ def test_an_oracle_replays_the_baseline(numpy_baseline, policy, heavy, radius_sc
         assert any(recorded)
 
 
+@tofu_and_c
 def test_sampled_rounds_check_the_arms_they_time(numpy_baseline):
     problem = Problem.of("tofu", "S3", 700)
     clock = numpy_baseline.sample_rounds(problem, (1, 300, 690))
@@ -163,6 +168,7 @@ def test_sampled_rounds_check_the_arms_they_time(numpy_baseline):
         played[:] = held
 
 
+@tofu_and_c
 def test_the_sampled_rounds_of_a_whole_run_give_its_mean(numpy_baseline, monkeypatch):
     """The integral over t is exact for a cost that is linear in t."""
 
@@ -190,6 +196,86 @@ def test_the_sampled_rounds_of_a_whole_run_give_its_mean(numpy_baseline, monkeyp
     got = numpy_baseline.sample_rounds(problem, (1, 100, 350, 699))
     assert got.wall == pytest.approx(1e-6 * 350, rel=2e-3)
     assert got.cpu == pytest.approx(got.wall)
+
+
+# The C baseline -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loops():
+    if not any(map(shutil.which, c_baseline.COMPILERS)):
+        pytest.skip("needs a C compiler")
+    return c_baseline.load()
+
+
+C_PLAYS = [
+    ("tofu", "S3", 700, 1.0),
+    ("tofu", "S3", 700, 0.03),
+    ("oful", "S3", 700, 1.0),
+    ("crt", "S3", 700, 0.03),
+    ("menu", "S1", 20_000, 1.0),
+]
+
+
+@tofu_and_c
+@pytest.mark.parametrize(("policy", "data_set", "horizon", "scale"), C_PLAYS, ids=lambda value: str(value))
+def test_c_plays_the_arms_that_numpy_plays(loops, numpy_baseline, policy, data_set, horizon, scale):
+    """NumPy's are linbet_jax's and the oracles', above and in test_replay.py."""
+    problem = Problem.of(policy, data_set, horizon)
+    problem = dataclasses.replace(problem, params=problem.params._replace(radius_scale=scale))
+    noise = baseline.draw(problem.bandit.noise, np.random.default_rng(5), horizon)
+    told = numpy_baseline._constants(problem), noise, numpy_baseline._payoff(problem.bandit.noise)
+    expected = numpy_baseline.module.POLICIES[policy](problem.bandit.arms, problem.bandit.means, *told)
+    run = loops.play(problem, noise)
+    assert run.arms.tolist() == expected.arms.tolist()
+    assert run.regret[-1] == pytest.approx(expected.regret[-1], rel=1e-12)
+    assert len(set(run.arms.tolist())) > 1
+
+
+@tofu_and_c
+def test_c_plays_linbet_jax_s_arms_and_says_where_it_does_not(loops):
+    problem = Problem.of("tofu", "S3", 700)
+    loops.check(problem)
+    played, _ = baseline.history(problem, 0)
+    held = played.copy()
+    try:
+        played[400] = (played[400] + 1) % 20
+        with pytest.raises(
+            baseline.MismatchError, match=r"tofu/S3/T=700: the C baseline plays another arm at pull 401"
+        ):
+            loops.check(problem)
+    finally:
+        played[:] = held
+
+
+@pytest.mark.parametrize(("data_set", "horizon"), [("S3", 700), ("S3", 10_000)])
+def test_c_takes_as_many_shifts_as_linbet_jax(data_set, horizon):
+    problem = Problem.of("tofu", data_set, horizon)
+    assert c_baseline._sizes(problem).shifts == floors._state(problem).root.inverses.shape[-1]
+
+
+@tofu_and_c
+def test_c_finds_the_smallest_of_all_medians(loops):
+    """Also where points lie much further out than in a run."""
+    rng = np.random.default_rng(3)
+    center = c_baseline._compiled(loops.compiler, c_baseline.Sizes()).center_of
+    for tail in (1.0, 1.5, 3.0, 100.0):
+        points = np.zeros((10, 320))
+        points[:, :317] = rng.standard_t(tail, (10, 317)) * rng.uniform(0.01, 1.0, (10, 1))
+        distances = np.linalg.norm(points[:, :317, None] - points[:, None, :317], axis=0)
+        np.fill_diagonal(distances, np.nan)
+        assert center(c_baseline._pointer(points)) == np.argmin(np.nanmedian(distances, axis=1))
+
+
+def test_without_a_compiler_there_is_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(c_baseline, "load", c_baseline.load.__wrapped__)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bench._loops() == (None, "C was not measured: there is no C compiler (cc, gcc, clang) on the path.")
+    (tmp_path / "gcc").write_text("#!/bin/sh\necho 'an error: no such option' >&2\nexit 1\n", encoding="utf-8")
+    (tmp_path / "gcc").chmod(0o755)
+    loops, said = bench._loops()
+    assert loops is None
+    assert said == f"C was not measured: {tmp_path}/gcc does not compile c_baseline.c here: an error: no such option."
 
 
 def test_the_script_says_what_differs(tmp_path):
@@ -283,6 +369,9 @@ EXAMPLE = [
     made("numpy/tofu/S3/T=10000/cpu", 90, 93, 96, unit="CPU us per pull", note="sampled"),
     made("numpy/tofu/S3/T=10000/wall", 90, 93, 96, unit="wall us per pull", note="sampled"),
     made("ratio/tofu/S3/T=10000", 30, 30, 30, unit="x"),
+    made("c/tofu/S3/T=10000/cpu", 0.5, 0.6, unit="CPU us per pull"),
+    made("noise/tofu/S3/T=10000/cpu", 0.02, unit="CPU us per pull"),
+    made("c-ratio/tofu/S3/T=10000", 0.2, 0.2, unit="x"),
     made("floor/crt/S3/state", 2092, unit="bytes"),
     made("floor/crt/S3/pass", 0.05, 0.05, unit="us"),
     made("floor/crt/S3/ratio", 8, 8, unit="x"),
@@ -299,7 +388,9 @@ def test_the_results_file_holds_machine_versions_device_and_every_repeat(tmp_pat
     assert read == json.loads(json.dumps(held))
     assert set(read) == {"format", "when", "machine", "versions", "settings", "measurements"}
     assert read["format"] == "linbet-bench-1"
-    assert {"processor", "cores", "memory_gib", "system", "device", "blas_threads", "load"} == set(read["machine"])
+    assert {"processor", "vectors", "cores", "memory_gib", "system", "device", "blas_threads", "load"} == set(
+        read["machine"]
+    )
     assert read["versions"]["jax"] == jax.__version__
     assert {"linbet_jax", "python", "jax", "jaxlib", "numpy", "scipy"} == set(read["versions"])
     for measured in read["measurements"]:
@@ -308,8 +399,10 @@ def test_the_results_file_holds_machine_versions_device_and_every_repeat(tmp_pat
 
 
 def test_the_tables_show_what_was_measured():
-    text = report.markdown(report.document(EXAMPLE, {"load": 0.1}))
-    assert "| TOFU, S3, T = 10000 | 93* (90–96) | 3.1 (3–3.2) | 2.1 (2–2.2) | 30× (30–30) |" in text
+    text = report.markdown(report.document(EXAMPLE, {"load": 0.1, "c": "C: compiled."}))
+    cells = "93* (90–96) | 0.55 (0.5–0.6) | 0.02 | 3.1 (3–3.2) | 30× (30–30) | 0.2× (0.2–0.2)"
+    assert f"| TOFU, S3, T = 10000 | {cells} |" in text
+    assert "\nC: compiled.\n" in text
     assert "\n* sampled.\n" in text
     assert (
         "| CRT, S3: CPU time of a seed-pull over one pass of its 2092 bytes of state in memory (0.05 µs) | 8×" in text
@@ -320,11 +413,29 @@ def test_the_tables_show_what_was_measured():
     assert "| T | TOFU | 1.01 |" in text
 
 
+def test_without_c_s_runs_the_table_says_why():
+    alone = [m for m in EXAMPLE if not m.name.startswith(("c/", "noise/", "c-ratio/"))]
+    text = report.markdown(report.document(alone, {"c": "C was not measured: no compiler."}))
+    assert "| 93* (90–96) | – | – | 3.1 (3–3.2) | 30× (30–30) | – |" in text
+    assert "\nC was not measured: no compiler.\n" in text
+
+
+def test_the_processor_s_vectors_are_named(monkeypatch):
+    for flags, name in (("fpu sse2 avx avx2 avx512f", "AVX-512"), ("sse2 avx avx2", "AVX2"), ("fp asimd", "NEON")):
+        monkeypatch.setattr(report, "_cpuinfo", lambda field, flags=flags: flags if field == "flags" else "")
+        monkeypatch.setattr(report.platform, "machine", lambda: "x86_64")
+        assert report._vectors() == name
+    monkeypatch.setattr(report, "_cpuinfo", lambda field: "")
+    assert report._vectors() == "vectors unknown"
+    monkeypatch.setattr(report.platform, "machine", lambda: "arm64")
+    assert report._vectors() == "NEON"
+
+
 def test_without_numpy_s_runs_there_is_no_comparison():
     alone = [m for m in EXAMPLE if not m.name.startswith(("numpy/", "ratio/"))]
     text = report.markdown(report.document(alone, {}))
     assert "| TOFU, S3, T = 10000 | 476,190 | 3.1 (3–3.2) | 4.0 |" in text
-    assert "NumPy, CPU" not in text
+    assert "NumPy / linbet_jax" not in text
 
 
 def test_a_comparison_flags_what_is_beyond_the_spread():
@@ -401,6 +512,8 @@ def test_a_run_prints_tables_writes_one_file_and_compares(command, small, capsys
     assert out.splitlines()[-2:] == [str(results.relative_to(tmp_path)), str(results.relative_to(tmp_path))[:-4] + "md"]
     names = {measured["name"] for measured in report.read(results)["measurements"]}
     assert {"policy/crt/S3/T=700/cpu", "numpy/crt/S3/T=700/cpu", "ratio/crt/S3/T=700", "floor/crt/S3/ratio"} <= names
+    of_c = {"c/crt/S3/T=700/cpu", "noise/crt/S3/T=700/cpu", "c-ratio/crt/S3/T=700"}
+    assert of_c <= names or "C was not measured: there is no C compiler" in out
     assert "policy/uniform/S3/T=2000/wall" in names
     assert not any("crmm" in name for name in names)
     assert "| CRT, S3, T = 700 |" in out

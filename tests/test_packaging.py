@@ -91,6 +91,7 @@ def test_the_wheel_works_without_the_checkout(built, tmp_path):
 def test_the_source_archive_holds_what_a_developer_needs(built):
     _, names = built
     assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "benchmarks/bench.py", "scripts/test.sh"} <= names
+    assert "benchmarks/c_baseline.c" in names
     readmes = {path.relative_to(ROOT).as_posix() for part in PARTS for path in (ROOT / part).rglob("README.md")}
     assert len(readmes) > 5
     assert readmes <= names

@@ -361,7 +361,7 @@ def _add_bench(commands: Any) -> None:
     bench = _add_command(
         commands,
         "bench",
-        help="how fast it runs here, beside plain NumPy; tables and one JSON per run",
+        help="how fast it runs here, beside plain NumPy and C; tables and one JSON per run",
         add_help=False,
         prefix_chars="\0",  # no option begins so: benchmarks/bench.py reads all arguments itself, --help too
     )
