@@ -178,7 +178,7 @@ LAYERS = {
     "simulation": {"errors", "theory", "kernels", "noise", "policies", "bandits"},
     "statistics": {"noise", "policies", "bandits", "simulation"},
     "storage": {"_version", "errors", "bandits"},
-    "figures": {"policies", "statistics", "storage"},
+    "figures": {"policies", "simulation", "statistics", "storage"},
     "sweep": {"errors", "noise", "policies", "bandits", "simulation", "statistics", "storage"},
     "report": {"_version", "errors", "theory", "policies", "statistics", "storage", "figures", "sweep"},
     "experiments": {

@@ -33,6 +33,7 @@ from linbet_jax.figures.canvas import (
 )
 from linbet_jax.policies import entry, names
 from linbet_jax.policies.labels import policy_label
+from linbet_jax.simulation.results import result_labels
 from linbet_jax.statistics.regret import Summary, fitted_exponent, summarize
 
 if TYPE_CHECKING:
@@ -616,20 +617,7 @@ def _by_policy(results: Any) -> list[tuple[str, str, Any]]:
                 f"results: {type(result).__name__} is no result: give what simulate, simulate_grid or load returned, a"
                 " list of results, or a mapping of labels or titles to them"
             )
-    known = [_numbers(result.params) for result in listed]
-    plain = [policy_label(r.name, params.get("radius_scale", 1.0)) for r, params in zip(listed, known, strict=True)]
-    labels = []
-    for label, params in zip(plain, known, strict=True):
-        alike = [other for name, other in zip(plain, known, strict=True) if name == label]
-        differing = [name for name in params if any(other.get(name, params[name]) != params[name] for other in alike)]
-        labels.append(", ".join([label, *(f"{name} {params[name]:g}" for name in differing)]))
-    return [(label, result.name, result) for label, result in zip(labels, listed, strict=True)]
-
-
-def _numbers(params: Any) -> dict[str, float]:
-    """The parameters that are one number each."""
-    fields = params._asdict() if hasattr(params, "_asdict") else {}
-    return {name: float(value) for name, value in fields.items() if isinstance(value, (int, float, np.number))}
+    return [(label, result.name, result) for label, result in zip(result_labels(listed), listed, strict=True)]
 
 
 def growth_figure(
