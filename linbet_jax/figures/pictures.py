@@ -152,7 +152,7 @@ def missing_letters_pass() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=4096)
 def _width(text: str) -> float:
-    """Points, in the page's widest likely font."""
+    """Points, in the page's font."""
     with missing_letters_pass():
         width, _, _ = text_to_path.get_text_width_height_descent(text, _FONT, False)
     return float(width)
