@@ -144,7 +144,7 @@ def _add_studies(experiments: Any) -> None:
         "coverage",
         "how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
         "How often all confidence regions of a run hold theta*, against radius_scale from 1 to 0.001: every policy "
-        "that has regions, under t(3), Gaussian, Pareto(2) and centred Pareto(2) payoffs, for adaptive play and for "
+        "that has regions, under t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs, for adaptive play and for "
         "arms drawn in advance.",
         seeds="128; --full: 1000",
         full="the paper's horizons, 1000 seeds, two more laws",
