@@ -25,7 +25,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 
 from linbet_jax.figures.canvas import OneUnit, axes_points, axis_share, log_floor, robust_limits, spread_apart, styled
-from linbet_jax.figures.plotting import policy_sign
+from linbet_jax.figures.colors import policy_sign
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 
