@@ -1217,15 +1217,16 @@ def test_what_python_shows_is_one_line():
 
 
 def test_a_list_of_results_is_a_list_that_shows_itself_line_by_line():
-    one = run("menu", bandit_of(), horizon=400, num_seeds=2, trace=True, coverage=True)
-    runs = lb.ResultList([one, dataclasses.replace(one, params=one.params._replace(radius_scale=1.0))])
+    known = {"name": "menu", "params": {"radius_scale": 0.1}, "rounds": np.array([400]), "seeds": np.arange(2)}
+    known |= {"regret": np.ones((2, 1)), "payoff": np.ones((2, 1)), "health": np.zeros(2, int), "dtype": "float64"}
+    one = lb.Result(**{field.name: known.get(field.name) for field in dataclasses.fields(lb.Result)})
+    runs = lb.ResultList([one, dataclasses.replace(one, params={"radius_scale": 1.0})])
     assert isinstance(runs, list)
     assert (type(runs[0]), type(runs[-1:]), type([*runs])) == (lb.Result, lb.ResultList, list)
     assert runs == list(runs)
     assert jax.tree.map(lambda result: result.name, runs) == ["menu", "menu"]
-    first, second = repr(runs).split("\n")
-    assert first.startswith("[Result(MENU ×0.1, seeds 2, pulls 400, final regret ")
-    assert second.startswith(" Result(MENU, seeds 2, pulls 400, final regret ")
+    end = "seeds 2, pulls 400, final regret 1 (s.e. 0), final payoff 1 (s.e. 0), dtype float64)"
+    assert repr(runs) == f"[Result(MENU ×0.1, {end},\n Result(MENU, {end}]"
     assert "MENU, a 1," in repr(lb.ResultList(dataclasses.replace(one, params={"a": value}) for value in (1, 2)))
     shown = lb.ResultList([runs[0], dataclasses.replace(runs[1], name="<b>", health=np.array([0, 7]))])
     table = shown._repr_html_()
