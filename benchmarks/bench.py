@@ -40,9 +40,8 @@ def _parsed(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = _Parser(
         prog=prog,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs and\n"
-        "C loops that are first checked to play the same arms. Prints Markdown tables and writes one JSON per run.\n"
+        description="Times kernels, every policy on S1-S4 and, in the same process and in turn, plain NumPy runs and "
+        "C loops that are first checked to play the same arms. Prints Markdown tables and writes one JSON per run. "
         "Several minutes.",
     )
     parser.add_argument("--quick", action="store_true", help="short horizons, fewer repeats: under a minute")
@@ -51,8 +50,8 @@ def _parsed(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
         "--scaling", action="store_true", help="also growth in T, seeds, K and d, with log-log pictures"
     )
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part alone; may be repeated")
-    parser.add_argument("--baseline", metavar="FILE", help="the NumPy baseline (default: numpy_baseline.py here)")
-    parser.add_argument("--compare", metavar="OLD.json", help="also print new/old against an earlier run's results")
+    parser.add_argument("--baseline", metavar="FILE", help="the NumPy baseline (default: benchmarks/numpy_baseline.py)")
+    parser.add_argument("--compare", metavar="OLD.json", help="also print new/old against the JSON of an earlier run")
     parser.add_argument("--out", metavar="DIR", default="linbet-bench", help="output folder (default ./linbet-bench)")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     return parser.parse_args(argv)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from linbet_jax.figures import plotting
     from linbet_jax.policies import make_policy
     from linbet_jax.policies.policy import Policy, Region
-    from linbet_jax.simulation.results import Coverage, Result, Trace
+    from linbet_jax.simulation.results import Coverage, Result, ResultList, Trace
     from linbet_jax.simulation.runtime import set_up_cpu
     from linbet_jax.simulation.simulator import simulate, simulate_grid
     from linbet_jax.statistics import regret, tails
@@ -48,6 +48,7 @@ _NAMES = {
     "Policy": "linbet_jax.policies.policy",
     "Region": "linbet_jax.policies.policy",
     "Result": "linbet_jax.simulation.results",
+    "ResultList": "linbet_jax.simulation.results",
     "Trace": "linbet_jax.simulation.results",
     "Tuning": "linbet_jax.statistics.tuning",
     "TuningCurve": "linbet_jax.statistics.tuning",
@@ -68,6 +69,7 @@ __all__ = [
     "Policy",
     "Region",
     "Result",
+    "ResultList",
     "Trace",
     "Tuning",
     "TuningCurve",

@@ -26,6 +26,11 @@ def rows(cell, start, stop, record_at):
     return regret, 4.0 * pulls - regret
 
 
+def manifest(folder):
+    """Of a run."""
+    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+
 class StandIn:
     """An executor that computes nothing real.
 

@@ -8,27 +8,19 @@ import numpy as np
 import pytest
 from oracles_arms import adar_level, replay_adar_ucb
 from scipy import stats
-from traces import quickly
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.policies import adar_ucb
 from linbet_jax.policies.adar_ucb import _level
-from linbet_jax.simulation import launches
 
 HORIZON, SEEDS = 1_201, 4
 LEVELS = (np.arange(1_000) + 0.5) / 1_000
 TURN = np.linalg.qr(np.random.default_rng(2).normal(size=(5, 5)))[0]
 ARMS, THETA = TURN[:3], TURN[:3].T @ np.array([-1.5, 0.0, -0.6])  # three orthonormal arms in five dimensions
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiles():
-    """Programs that are compared with nothing but an oracle."""
-    launches._PROGRAMS.clear()
-    with quickly():
-        yield
-    launches._PROGRAMS.clear()
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 
 def problem(unit=1.0, order=slice(None), spread=1.0):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -69,6 +70,45 @@ def test_without_a_command_there_is_its_help(arguments, capsys):
     with pytest.raises(SystemExit):
         main([*arguments, "--help"])
     assert bare == capsys.readouterr()
+
+
+def help_of(*arguments, capsys):
+    """The help as one line."""
+    with pytest.raises(SystemExit):
+        main([*arguments, "--help"])
+    return " ".join(capsys.readouterr().out.split())
+
+
+STUDIES = ("coverage", "lower-bound", "robustness", "later", "when", "real", "precision", "table2", "remark3")
+
+
+def test_the_help_of_a_study_tells_its_own_numbers(capsys):
+    for name in STUDIES:
+        study = importlib.import_module(f"linbet_jax.experiments.{name.replace('-', '_')}")
+        text = help_of("reproduce", name, capsys=capsys)
+        small, large = re.search(r"--seeds N replications \(default (\d+); --full: (\d+)\)", text).groups()
+        assert f"(default ./linbet-{name})" in text
+        assert re.search(rf"the large version: .*\b{large} seeds", text)
+        if hasattr(study, "SEEDS"):
+            assert (int(small), int(large)) == (study.SEEDS, study.FULL_SEEDS)
+        else:
+            assert {small, large} <= {*re.findall(r"\d+", study.plan.__doc__)}
+        if hasattr(study, "FULL_HORIZON"):
+            assert f"--horizon T pulls (default {study.HORIZON}; --full: {study.FULL_HORIZON})" in text
+    bound = importlib.import_module("linbet_jax.experiments.lower_bound")
+    text = help_of("reproduce", "lower-bound", capsys=capsys)
+    for values in (bound.DIMS, bound.FULL_DIMS, bound.EPSILONS, bound.FULL_EPSILONS, bound.HORIZONS):
+        assert ",".join(f"{value:g}" for value in values) in text
+    assert f"to {bound.FULL_HORIZONS[-1]})" in text
+
+
+def test_help_fits_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in ([], ["sweep"], ["bounds"], ["fit"], ["status"], ["report"], ["list"], ["reproduce", "when"]):
+        with pytest.raises(SystemExit):
+            main([*command, "--help"])
+        assert max(map(len, capsys.readouterr().out.splitlines())) < 80
+    assert "--tuning-seeds" not in help_of("reproduce", "table1", capsys=capsys)
 
 
 def test_a_count_is_a_whole_number_however_it_is_written():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import Constants, CrtOracle, MenuOracle, MomOracle, OfulOracle, TofuOracle, assert_replays
-from traces import quickly
+from traces import compiled_quickly, quickly
 
 import linbet_jax as lb
 from linbet_jax.simulation import launches
@@ -25,14 +25,7 @@ CASES = {
     "oful": (OfulOracle, 200),
 }
 
-
-@pytest.fixture
-def quick_compiles():
-    """For programs that run once and are compared with nothing but an oracle."""
-    launches._PROGRAMS.clear()
-    with quickly():
-        yield
-    launches._PROGRAMS.clear()
+quick_compiles = pytest.fixture(compiled_quickly)
 
 
 def problem(epsilon=1.0):

@@ -11,25 +11,16 @@ import pytest
 from oracles_elim import Told, replay
 from scipy import stats
 from test_replay import make_bandit, raw_arrays
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.policies import gopt_elim
-from linbet_jax.simulation import launches
 
 SEEDS, HORIZON = 4, 1300  # six phases of 20 to 640 pulls and 40 pulls more
 KEY = jax.random.key(0)
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiles():
-    """Programs that run once each and are compared with nothing but an oracle."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    launches._PROGRAMS.clear()
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-    launches._PROGRAMS.clear()
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,13 @@ from oracles import Oracle, assert_replays
 from oracles_elim import greedy_counts, smallest_odd_copies
 from oracles_later import CrmmOracle, LaterConstants
 from scipy import stats
-from traces import quickly
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.noise.words import normals
 from linbet_jax.policies import FixedSet, gradient, mean_of_medians
 from linbet_jax.policies.mean_of_medians import told_to_base
-from linbet_jax.simulation import launches
 
 SEEDS, HORIZON = 3, 400
 KEY = jax.random.key(0)
@@ -27,14 +26,7 @@ RNG = np.random.default_rng(11)
 ARMS, THETA = RNG.uniform(size=(8, 3)), np.array([0.9, 0.2, -0.6])
 S = float(np.linalg.norm(THETA))
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiles():
-    """Programs that run once each and are compared with nothing but an oracle."""
-    launches._PROGRAMS.clear()
-    with quickly():
-        yield
-    launches._PROGRAMS.clear()
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 
 def problem(unit=1.0, arms=ARMS, noise=None):

@@ -179,7 +179,7 @@ LAYERS = {
     "simulation": {"errors", "theory", "kernels", "noise", "policies", "bandits"},
     "statistics": {"noise", "policies", "bandits", "simulation"},
     "storage": {"_version", "errors", "bandits"},
-    "figures": {"policies", "statistics", "storage"},
+    "figures": {"policies", "simulation", "statistics", "storage"},
     "sweep": {"errors", "noise", "policies", "bandits", "simulation", "statistics", "storage"},
     "report": {"_version", "errors", "theory", "policies", "statistics", "storage", "figures", "sweep"},
     "experiments": {
@@ -243,6 +243,8 @@ def test_matplotlib_is_imported_for_plotting_alone():
             assert path.relative_to(PACKAGE).as_posix() in (
                 "figures/__init__.py",
                 "figures/canvas.py",
+                "figures/charts.py",
+                "figures/panels.py",
                 "figures/pictures.py",
                 "figures/plotting.py",
                 "figures/sheets.py",

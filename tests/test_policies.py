@@ -7,23 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from traces import quickly
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.kernels.selection import squared_widths
 from linbet_jax.policies import FixedSet, tofu
-from linbet_jax.simulation import launches
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiles():
-    """Many small programs, each run once. Replays of the defaults and the simulator's tests optimise fully."""
-    launches._PROGRAMS.clear()
-    with quickly():
-        yield
-    launches._PROGRAMS.clear()
-
+# Many small programs, each run once; replays of the defaults and the simulator's tests optimise fully.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 EVERY = [
     ("menu", {}),

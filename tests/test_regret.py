@@ -215,6 +215,26 @@ def test_what_python_shows_is_one_line():
         "Summary(mean 5, 95% interval -2.4524 to 12.452, median 5 at the last of 3 records; 3 seeds, 1 unhealthy)"
     )
     assert repr(regret.summarize([2.0])) == "Summary(mean 2, 95% interval nan to nan, median 2; 1 seeds)"
+    share = regret.summarize(np.arange(40.0)[:, None] * [1.0, 2.0], level=0.9).exceeding(35.0)
+    assert repr(share) == (
+        f"Estimate(0.55, 90% interval {share.low[1]:.5g} to {share.high[1]:.5g} at the last of 2 records, "
+        "clopper-pearson; 40 seeds)"
+    )
+    wins = regret.win_rate([1.0, 2.0, 3.0, 0.0], [2.0, 2.0, 1.0, np.inf])
+    assert repr(wins) == (
+        f"Share(0.333, 95% interval {wins.low:.3g} to {wins.high:.3g}; smaller in 1, equal in 1 and larger in 1 of "
+        "3 seeds, 1 unhealthy)"
+    )
+
+
+def test_a_notebook_shows_a_summary_as_a_table():
+    values = np.array([1.0, 2.0, 3.0, 10.0, np.inf])
+    table = regret.summarize(values)._repr_html_()
+    assert table.startswith("<table><tr><th>seeds</th><td>4 of 5, the others unhealthy</td></tr>")
+    for name, value in {"mean": 4, "median": 2.5, "0.9 quantile": np.quantile(values[:4], 0.9)}.items():
+        assert f"<tr><th>{name}</th><td>{value:.5g}</td></tr>" in table
+    curve = regret.summarize(np.stack([values[:4], 2 * values[:4]], axis=1))._repr_html_()
+    assert "<tr><th>record</th><td>the last of 2</td></tr><tr><th>mean</th><td>8</td></tr>" in curve
 
 
 def test_the_spread_of_huge_numbers_does_not_overflow():

@@ -8,9 +8,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
+from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sweep_folders import cell, make_sweep, numbers, write_cell
@@ -485,6 +488,26 @@ def test_the_tables_hold_every_cell(tmp_path):
     assert held[1]["unhealthy"] == "1"
 
 
+def test_how_many_seeds_lose_more_than_uniform_play_in_the_mean(tmp_path):
+    cells = [
+        cell("S3", "uniform"), cell("S3", "tofu"), cell("S3", "oful"), cell("S3", "crt"),
+        cell("S1", "tofu"), cell("S1", "uniform"),
+    ]  # fmt: skip
+    folder = make_sweep(tmp_path, cells, failed=[3, 5], unhealthy=[2])
+    mean = numbers(cells[0])[1][:, -1].mean()
+    write_cell(folder, cells[1], regret=numbers(cells[1])[1] * 0 + mean * np.array([[1.5, 2.0, 0.9, 0.5, 1.0, 9.0]]).T)
+    report = gathered(folder)
+    rows = [row.strip("| ").split(" | ") for row in tables.markdown(report).splitlines()]
+    assert rows[0][-1] == "above uniform"
+    assert [row[-1] for row in rows[2:]] == ["–", "50.0%", "0.0%", "–", "–", "–"]
+    held = list(csv.DictReader(io.StringIO(tables.csv_text(report))))
+    assert [row["above uniform"] for row in held] == ["", "0.5", "0.0", "", "", ""]
+    text, _ = read_page(folder)
+    assert '<th scope="col" class=number>mean regret</th>' in text
+    assert "<td class=number>50.0%</td></tr>" in text
+    assert "above uniform: the share of seeds" in text
+
+
 # The page
 
 
@@ -540,6 +563,31 @@ def test_the_page_is_whole_and_fetches_nothing(tmp_path):
     assert "Complete: every cell is done, every seed healthy" in found.text
     assert "All 72 seeds of 12 cells are healthy" in found.text
     assert text == read_page(tmp_path)[0]  # the same folder, the same bytes
+
+
+def test_page_and_files_have_one_typeface_that_needs_no_font_of_the_machine():
+    style = Path(tables.__file__).with_name("page.css").read_text(encoding="utf-8")
+    family = sheets.SHEET_STYLE["font.family"]
+    assert sheets.PAGE_STYLE["font.family"] == family
+    assert f'--letters: "{family}", Verdana, ' in style
+    fonts = re.findall(r"font(?:-family)?: ([^;]*);", style)
+    assert [font for font in fonts if "mono" not in font] == [
+        "15px/1.5 var(--letters)", "inherit", "var(--letters) !important"
+    ]  # fmt: skip
+    for weight in ("normal", "bold"):
+        wanted = font_manager.FontProperties(family=family, weight=weight)
+        assert Path(font_manager.findfont(wanted, fallback_to_default=False)).is_relative_to(matplotlib.get_data_path())
+
+
+def test_what_a_title_says_has_no_column(tmp_path):
+    cells = [cell("S3", p, radius_scale=s) for p in ("tofu", "oful") for s in (1.0, 0.5)]
+    for entry in cells[2:]:
+        entry["bandit"] = {**entry["bandit"], "K": 5, "instance_hash": "cc33"}
+    text, _ = read_page(make_sweep(tmp_path, cells, swept=["K", "radius_scale"]))
+    assert "<summary>S3, T = 1,000, K = 5 " in text
+    assert text.count('<th scope="col">radius scale</th>') == 2
+    assert '<th scope="col">K</th>' not in text
+    assert "| S3, T = 1,000, K = 5 | OFUL | 5 | 1 | " in text
 
 
 def test_a_single_setting_has_both_axes_beside_each_other(tmp_path):

@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import csv
 import dataclasses
-import json
 import math
 import os
 import time
@@ -15,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sweeps import manifest
 
 from linbet_jax.cli import reproduce as command
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
@@ -73,10 +73,6 @@ def task(policy="crt", horizon=4096, *, set_name="S3", seeds=2, dtype="float64",
     return Task.on(set_name, policy, horizon=horizon, options=options, **known)
 
 
-def manifest_of(folder):
-    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-
-
 # The one runner
 
 
@@ -98,7 +94,7 @@ def test_a_cell_is_computed_once_and_loaded_ever_after(tmp_path, workers):
         {"[1/2] two", "[2/2] one"},
     )
     assert reporter.lines[2:] == ["drawing"]
-    first = manifest_of(tmp_path / "run")
+    first = manifest(tmp_path / "run")
     assert (first["status"], first["unhealthy"], first["extra"]) == ("finished", 2, {"k": 1})
     assert first["outputs"] == ["table.md"]
     assert first["config"]["experiment"] == "trial"
@@ -113,7 +109,7 @@ def test_a_cell_is_computed_once_and_loaded_ever_after(tmp_path, workers):
     run(tmp_path / "run", cells, reporter, workers=workers)
     assert len(calls) == 2
     assert reporter.lines == ["2 of 2 cells are done already", "drawing"]
-    assert manifest_of(tmp_path / "run")["cells"] == first["cells"]
+    assert manifest(tmp_path / "run")["cells"] == first["cells"]
 
 
 def test_a_cell_that_measures_time_runs_alone():
@@ -170,7 +166,7 @@ def test_a_run_that_fails_keeps_what_is_finished_and_another_run_is_refused(tmp_
     one = ("one", {}, 1, compute)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "run", [one, ("two", {"b": 1}, 1, fail)])
-    assert manifest_of(tmp_path / "run")["status"] == "running"
+    assert manifest(tmp_path / "run")["status"] == "running"
     assert not (tmp_path / "run" / "table.md").exists()
     reporter = Reporter()
     run(tmp_path / "run", [("one", {}, 1, fail), ("two", {"b": 1}, 1, compute)], reporter)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from oracles_arms import SupTold, replay_sup, stage_estimates, sup_epochs
 from scipy import stats
-from traces import quickly
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.policies import sup_bmm, sup_btc
-from linbet_jax.simulation import launches
 
 SEEDS = 4
 HORIZONS = {"btc": 500, "bmm": 2_600}
@@ -29,14 +28,7 @@ CASES = [
     )
 ]  # fmt: skip
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiles():
-    """Programs that run once each and are compared with nothing but an oracle."""
-    launches._PROGRAMS.clear()
-    with quickly():
-        yield
-    launches._PROGRAMS.clear()
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 
 def problem(epsilon=0.5, unit=1.0, order=slice(None)):

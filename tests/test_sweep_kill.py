@@ -2,14 +2,13 @@
 bytes of an uninterrupted run.
 """
 
-import json
 import os
 import random
 import signal
 import time
 
 import pytest
-from sweeps import Server
+from sweeps import Server, manifest
 
 SWEEP = """
 seeds = 48
@@ -51,10 +50,6 @@ def uninterrupted(server, file, tmp_path_factory):
 
 def cells(folder):
     return {path.name: path.read_bytes() for path in sorted((folder / "cells").glob("*.parquet"))}
-
-
-def manifest(folder):
-    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
 
 
 def wait_for(out, count):

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from sweeps import StandIn, rows
+from sweeps import StandIn, manifest, rows
 
 import linbet_jax as lb
 from linbet_jax.cli import main
@@ -68,10 +68,6 @@ def contents(folder):
 
 def everything(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def manifest(folder):
-    return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
 
 
 def table(folder, cell):
@@ -530,13 +526,13 @@ def test_status_of_what_is_no_sweep(tmp_path):
 def test_a_manifest_that_is_json_and_yet_damaged_is_said_to_be(file, tmp_path, cells, message):
     out = tmp_path / "run"
     sweep(file, out)
-    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-    (out / "manifest.json").write_text(json.dumps({**manifest, "cells": cells}), encoding="utf-8")
+    said = manifest(out)
+    (out / "manifest.json").write_text(json.dumps({**said, "cells": cells}), encoding="utf-8")
     with pytest.raises(RunFolderError, match=message):
         status(out)
     with pytest.raises(RunFolderError, match=message):
         sweep(file, out)
-    (out / "manifest.json").write_text(json.dumps({**manifest, "seeds": "many"}), encoding="utf-8")
+    (out / "manifest.json").write_text(json.dumps({**said, "seeds": "many"}), encoding="utf-8")
     with pytest.raises(RunFolderError, match="its seeds are 'many', not a whole number"):
         sweep(file, out)
 

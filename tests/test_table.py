@@ -165,6 +165,23 @@ def test_pairs_are_seed_by_seed_on_one_instance(tmp_path):
         sweep.paired(3, "oful")
 
 
+def test_a_notebook_shows_the_cells_and_pairs_are_one_line(folder, monkeypatch):
+    sweep = lb.load(folder, warn=False)
+    shown = sweep._repr_html_()
+    assert "<caption>" + str(folder.resolve()) in shown
+    assert "<th>policy</th><th>set</th><th>horizon</th><th>radius_scale</th><th>seeds</th><th>state</th>" in shown
+    assert "<tr><th>TOFU</th><td>S3</td><td>1000</td><td>0.03</td><td>6 of 6</td><td>done</td></tr>" in shown
+    assert shown.count("<tr>") == 1 + len(CELLS)
+    assert sweep.cells[1]._repr_html_().count("<tr>") == 2
+    (pair,) = sweep.paired({"policy": "tofu", "radius_scale": 0.03}, {"policy": "tofu", "radius_scale": 1.0})
+    line = repr(pair)
+    assert line.startswith(f"CellPair(TOFU [{pair.first.id[:6]}] minus TOFU [{pair.second.id[:6]}] on S3, 1000 pulls: ")
+    assert "\n" not in line
+    monkeypatch.setattr(table, "_SHOWN", 2)
+    assert "; the first 2 of 4</caption>" in sweep._repr_html_()
+    assert sweep._repr_html_().count("<tr>") == 3
+
+
 def test_pairs_are_alike_in_what_neither_side_names(tmp_path):
     """24 pairs of scales, not 96: a policy is compared with itself unless a side names one, and so is everything."""
     cells = [

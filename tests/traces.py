@@ -28,3 +28,11 @@ def quickly():
         yield
     finally:
         jax.config.update("jax_disable_most_optimizations", before)
+
+
+def compiled_quickly():
+    """A fixture, for tests whose programs are compared with nothing but an oracle: quick programs, and theirs alone."""
+    launches._PROGRAMS.clear()
+    with quickly():
+        yield
+    launches._PROGRAMS.clear()

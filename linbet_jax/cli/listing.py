@@ -69,7 +69,10 @@ def run(options: argparse.Namespace) -> int:
     print("Policies:")
     print(aligned_table(["  " + header[0], *header[1:]], rows, left=len(header)))
     print(LEGEND)
-    print("\nOptions of make_policy beside horizon, delta, ridge and radius_scale:")
+    print(
+        "\nOptions of make_policy beside horizon, delta, ridge and radius_scale (None: the bandit's own, or worked out;"
+    )
+    print("linbet list --json says what each means):")
     for name, policy in found["policies"].items():
         known = ", ".join(f"{option}={about['default']!r}" for option, about in policy["options"].items())
         print(f"  {name} {known or 'none'}")

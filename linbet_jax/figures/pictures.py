@@ -25,7 +25,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 
 from linbet_jax.figures.canvas import OneUnit, axes_points, axis_share, log_floor, robust_limits, spread_apart, styled
-from linbet_jax.figures.plotting import policy_sign
+from linbet_jax.figures.colors import policy_sign
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 
@@ -152,7 +152,7 @@ def missing_letters_pass() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=4096)
 def _width(text: str) -> float:
-    """Points, in the page's widest likely font."""
+    """Points, in the page's font."""
     with missing_letters_pass():
         width, _, _ = text_to_path.get_text_width_height_descent(text, _FONT, False)
     return float(width)

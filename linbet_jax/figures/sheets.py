@@ -19,7 +19,7 @@ from linbet_jax.figures.pictures import HEIGHT, SIDE, WIDTH, missing_letters_pas
 
 __all__ = ["Picture", "inline_svg", "save_pictures"]
 
-# Widths of text are measured in this font; the page writes in its own, narrower one.
+# Widths of text are measured in the page's own letters, which matplotlib brings with it: no font of the machine counts.
 PAGE_STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -31,7 +31,7 @@ PAGE_STYLE: Mapping[str, Any] = {
     "axes.linewidth": 0.8,
     "path.simplify_threshold": 0.2,
 }
-# Sheets are without serifs too, in the font that widths are measured in: of the page's they are the nearest everywhere.
+# Sheets have the page's letters.
 SHEET_STYLE: Mapping[str, Any] = {
     **STYLE,
     "font.family": "DejaVu Sans",

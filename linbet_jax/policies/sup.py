@@ -22,19 +22,16 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.kernels.fixed_design import bmm_width, btc_level, btc_width, power
-from linbet_jax.kernels.gram import compensated, dot, sweep_inverse
-from linbet_jax.kernels.medians import median_of_means
+from linbet_jax.kernels.fixed_design import power
+from linbet_jax.kernels.gram import dot, sweep_inverse
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms
 from linbet_jax.policies.policy import About, Buffers, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.staged_estimates import Estimator, Row, Stages, medians, truncation
 
 CONSTANTS = ("derived", "paper2020")
-_CHUNK = 64  # rows of a stage that are truncated at a time
-_LARGE = 8  # payoffs of an arm in a stage that are truncated one by one
-_MOST = {"float32": 1e15, "float64": 1e100}  # a payoff beyond it counts as this: no sum of medians becomes NaN
 
 
 class SupBtcParams(NamedTuple):
@@ -89,22 +86,6 @@ class SupBmmParams(NamedTuple):
     horizon: Any
 
 
-class Stages(NamedTuple):
-    """What every stage knows of every arm; S stages.
-
-    Attributes:
-        counts: [S, K] int32, rows of each stage by their arms.
-        values: [S, K], estimates r of <x, theta*>.
-        noise: [S, K], their widths' part from noise, or its part that does not change with the number of the pull.
-        leverages: [S, K], ||x|| in the norm of the stage's A^-1.
-    """
-
-    counts: jax.Array
-    values: jax.Array
-    noise: jax.Array
-    leverages: jax.Array
-
-
 class SupState(NamedTuple):
     """State of a policy with stages.
 
@@ -124,173 +105,6 @@ class SupState(NamedTuple):
     stage: jax.Array
 
 
-class _Row(NamedTuple):
-    """A stage after its new row."""
-
-    stage: jax.Array  # [] int32
-    num_rows: jax.Array  # [] int32; 0 where nothing is recorded
-    counts: jax.Array  # [K] int32
-    inverse: jax.Array  # [d, d], A^-1
-    weights: jax.Array  # [K, K], U[a, x] = a^T A^-1 x
-    powers: jax.Array  # [K], sum_x n_x |U[a, x]|^p
-
-
-class _Estimator(NamedTuple):
-    """Truncation or medians.
-
-    Attributes:
-        begin: ``(arms) -> payoffs``, empty.
-        add: ``(payoffs, index, observed [k], row, arms, params) -> (payoffs, values [K], noise [K])``.
-        widths: ``(stages, number of the next update [], params) -> [S, K]``, literal.
-    """
-
-    begin: Callable[[jax.Array], Any]
-    add: Callable[..., tuple[Any, jax.Array, jax.Array]]
-    widths: Callable[[Stages, jax.Array, Any], jax.Array]
-
-
-def _bias(stages: Stages, params: Any) -> jax.Array:
-    """sqrt(lambda) S ||x|| in A^-1."""
-    return theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * stages.leverages
-
-
-def _grown(number: jax.Array, factor: Any, params: Any) -> Any:
-    """A factor times t^a."""
-    return factor * number.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
-
-
-class Truncated(NamedTuple):
-    """What truncation keeps; T' is T, rounded up.
-
-    Attributes:
-        arms: [S T'] int32, those of the stages' rows in their order.
-        payoffs: [S T'], theirs.
-        large: [S, K, 8], the largest payoffs of every arm in a stage.
-        rest: [S, K], the sums of all other payoffs.
-        lost: [S, K], what rounding has kept out of these so far.
-    """
-
-    arms: jax.Array
-    payoffs: jax.Array
-    large: jax.Array
-    rest: jax.Array
-    lost: jax.Array
-
-
-def _truncation(num_stages: int, history: int, literal: bool, staged: bool) -> _Estimator:
-    """Truncated ridge estimates: the weights of a stage's rows change with it, so its payoffs are judged anew.
-
-    Where the level spares all but an arm's largest payoffs, their sum is enough; else the stage's rows are read.
-    """
-    length = _CHUNK * math.ceil(history / _CHUNK)
-
-    def log_term(num_arms: int, params: SupBtcParams) -> Any:
-        return theory.sup_log(params.horizon, num_arms=num_arms, num_stages=num_stages, delta=params.delta)
-
-    def begin(arms: jax.Array) -> Truncated:
-        zeros = jnp.zeros((num_stages, arms.shape[0]), arms.dtype)
-        large = jnp.zeros((*zeros.shape, _LARGE), arms.dtype)
-        rows = num_stages * length
-        return Truncated(jnp.zeros(rows, jnp.int32), jnp.zeros(rows, arms.dtype), large, zeros, zeros)
-
-    def remember(payoffs: Truncated, index: jax.Array, observed: jax.Array, row: _Row) -> Truncated:
-        recorded = row.num_rows > 0
-        place = jnp.where(recorded, row.stage * length + row.num_rows - 1, num_stages * length)  # beyond: dropped
-        large = payoffs.large[row.stage, index]
-        least = jnp.argmin(jnp.abs(large))
-        enters = jnp.abs(observed) > jnp.abs(large[least])
-        entered = recorded & enters
-        here = (jnp.arange(num_stages) == row.stage)[:, None] & (jnp.arange(payoffs.rest.shape[1]) == index)
-        term = jnp.where(recorded & here, jnp.where(enters, large[least], observed), 0)
-        rest, lost = compensated(payoffs.rest, payoffs.lost, term)
-        return Truncated(
-            payoffs.arms.at[place].set(index.astype(jnp.int32), mode="drop"),
-            payoffs.payoffs.at[place].set(observed, mode="drop"),
-            payoffs.large.at[row.stage, index, least].set(jnp.where(entered, observed, large[least])),
-            rest,
-            lost,
-        )
-
-    def add(
-        payoffs: Truncated, index: jax.Array, observed: jax.Array, row: _Row, arms: jax.Array, params: SupBtcParams
-    ) -> tuple[Truncated, jax.Array, jax.Array]:
-        after = remember(payoffs, index, observed[0], row)
-        spread = (params.raw_moment_bound * row.powers) ** (1 / (1 + params.epsilon))  # M
-        log = log_term(arms.shape[0], params)
-        levels = row.powers ** (1 / (1 + params.epsilon)) if literal else btc_level(spread, log, params.epsilon)
-
-        # U is symmetric: arms x whose payoffs they are stand in its rows here, so that sums over them are fast.
-        large = after.large[row.stage].T  # [8, K]
-        spared = jnp.all(jnp.abs(row.weights) * jnp.min(jnp.abs(large), axis=0)[:, None] <= levels)
-
-        def judge(j: jax.Array, total: jax.Array) -> jax.Array:
-            products = row.weights * large[j][:, None]
-            return total + jnp.sum(jnp.where(jnp.abs(products) <= levels, products, 0), axis=0)
-
-        single = jnp.where(spared, _LARGE, 0)
-        short = jax.lax.fori_loop(jnp.zeros_like(single), single, judge, dot(row.weights, after.rest[row.stage]))
-
-        def some(part: jax.Array, total: jax.Array) -> jax.Array:
-            start = row.stage * length + part * _CHUNK
-            weights = row.weights[jax.lax.dynamic_slice_in_dim(after.arms, start, _CHUNK)]  # [rows, K]
-            products = weights * jax.lax.dynamic_slice_in_dim(after.payoffs, start, _CHUNK)[:, None]
-            fresh = jnp.arange(_CHUNK) < row.num_rows - part * _CHUNK
-            kept = fresh[:, None] & (jnp.abs(products) <= levels)
-            return total + jnp.sum(jnp.where(kept, products, 0), axis=0)
-
-        parts = jnp.where(spared, 0, (row.num_rows + _CHUNK - 1) // _CHUNK)
-        read = jax.lax.fori_loop(jnp.zeros_like(parts), parts, some, jnp.zeros_like(row.powers))
-        return after, jnp.where(spared, short, read), btc_width(spread, log, params.epsilon)
-
-    def widths(stages: Stages, number: jax.Array, params: SupBtcParams) -> jax.Array:
-        if not literal and staged:
-            return stages.noise + _bias(stages, params)
-        if not literal:
-            log = log_term(stages.counts.shape[1], params)
-            unit = btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
-            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
-        factor = theory.sup_btc_factor(
-            params.horizon,
-            num_arms=stages.counts.shape[1],
-            delta=params.delta,
-            raw_moment_bound=params.raw_moment_bound,
-        )
-        return (_grown(number, factor, params) + 1) * stages.leverages
-
-    return _Estimator(begin, add, widths)
-
-
-def _medians(num_stages: int, copies: int, literal: bool, staged: bool) -> _Estimator:
-    """Medians of k ridge estimates, one of every copy."""
-
-    def begin(arms: jax.Array) -> jax.Array:
-        return jnp.zeros((num_stages, copies, arms.shape[1]), arms.dtype)
-
-    def add(
-        payoffs: jax.Array, index: jax.Array, observed: jax.Array, row: _Row, arms: jax.Array, params: SupBmmParams
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        most = _MOST[str(observed.dtype)]
-        stage = jnp.minimum(row.stage, num_stages - 1)
-        terms = jnp.where(row.num_rows > 0, jnp.clip(observed, -most, most), 0)[:, None] * arms[index]
-        moments = jax.lax.dynamic_index_in_dim(payoffs, stage, keepdims=False) + terms
-        predictions = dot(dot(moments, row.inverse), arms.T)  # [k, K]
-        values = jax.vmap(lambda column: median_of_means(column, copies), in_axes=1)(predictions)
-        spread = (params.central_moment_bound * row.powers) ** (1 / (1 + params.epsilon))
-        after = jax.lax.dynamic_update_index_in_dim(payoffs, moments, stage, 0)
-        return after, values, bmm_width(spread, params.epsilon)
-
-    def widths(stages: Stages, number: jax.Array, params: SupBmmParams) -> jax.Array:
-        if not literal and staged:
-            return stages.noise + _bias(stages, params)
-        if not literal:
-            unit = bmm_width(params.central_moment_bound ** (1 / (1 + params.epsilon)), params.epsilon)
-            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
-        factor = (12 * params.central_moment_bound) ** (1 / (1 + params.epsilon))
-        return (_grown(number, factor, params) + 1) * stages.leverages
-
-    return _Estimator(begin, add, widths)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Sup:
     """The functions of a policy; `rounds` is what the T of the stages counts: pulls, or epochs."""
@@ -298,7 +112,7 @@ class _Sup:
     name: str
     num_stages: int
     rounds: Callable[[Any], Any]
-    robust: _Estimator
+    robust: Estimator
     staged: bool
 
     def init(self, arms: Arms, params: Any) -> SupState:
@@ -364,7 +178,7 @@ class _Sup:
         inverse, _ = sweep_inverse(gram)
         weights = dot(dot(arms, inverse), arms.T)
         powers = dot(power(jnp.abs(weights), 1 + params.epsilon), rows)
-        row = _Row(here, jnp.where(recorded, jnp.sum(counts), 0), counts, inverse, weights, powers)
+        row = Row(here, jnp.where(recorded, jnp.sum(counts), 0), counts, inverse, weights, powers)
         after, values, noise = self.robust.add(state.payoffs, jnp.asarray(index), payoffs, row, arms, params)
         changed = recorded & (jnp.arange(self.num_stages) == here)[:, None]
         stages = Stages(
@@ -424,7 +238,7 @@ def sup_btc(*, history: int, constants: str = "derived", staged: bool = True) ->
         ValueError: for an unknown option.
     """
     literal, num_stages = _literal(constants), theory.sup_stages(history) if staged else 1
-    robust = _truncation(num_stages, history, literal, staged)
+    robust = truncation(num_stages, history, literal, staged)
     name = "sup_btc" if staged else "btc_ucb"
     return _policy(_Sup(name, num_stages, lambda params: params.horizon, robust, staged), history=history)
 
@@ -446,7 +260,7 @@ def sup_bmm(schedule: theory.SupSchedule, *, constants: str = "derived", staged:
     literal, num_stages = _literal(constants), schedule.stages if staged else 1
     name = "sup_bmm" if staged else "bmm_ucb"
     epochs = float(schedule.epochs)
-    robust = _medians(num_stages, schedule.copies, literal, staged)
+    robust = medians(num_stages, schedule.copies, literal, staged)
     play = _Sup(name, num_stages, lambda params: jnp.asarray(epochs, params.ridge.dtype), robust, staged)
     return _policy(play, pulls_per_epoch=schedule.copies)
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax import theory
+from linbet_jax.figures.colors import policy_colors
 from linbet_jax.figures.pictures import Band, GrowthLine, Line
-from linbet_jax.figures.plotting import policy_colors
 from linbet_jax.statistics import regret
 from linbet_jax.sweep.store import CellFileError, Rows
 from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare, spoiled

@@ -114,6 +114,7 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             seeds=f"{sum(variant.final.seeds for variant in report.variants):,}",
             cells=f"{len(report.variants):,}",
             summaries=summaries,
+            above=tables.ABOVE in tables.statistics(report),
             opened=sum(len(table.rows) for *_, table in summaries) <= OPEN_ROWS,
             texts=(("markdown", "Markdown", tables.markdown(report)), ("latex", "LaTeX", tables.latex(report))),
             settings=[
@@ -287,10 +288,19 @@ def _troubled(report: SweepReport) -> Table:
 def _summary(report: SweepReport, setting: Setting) -> tuple[str, str, Table]:
     """A setting's title, what stands small beside it, and its rows."""
     best = () if setting.comparison is None else setting.comparison.first
+    head, rows = tables.headings(report), tables.rows(report, setting)
+    named = setting.detail.split(", ")  # what the title says of all rows needs no column
+    shown = [n for n, name in enumerate(head) if not all(f"{name} = {texts[n]}" in named for *_, texts in rows)]
     body = [
-        Row(texts, report.colors[cell.family], variant is not None and any(variant is one for one in best))
-        for cell, variant, texts in tables.rows(report, setting)
+        Row(
+            [texts[n] for n in shown],
+            report.colors[cell.family],
+            variant is not None and any(variant is one for one in best),
+        )
+        for cell, variant, texts in rows
     ]
-    content = _table(f"Regret on {setting.name}", tables.headings(report), body, numbers=6, open_rows=OPEN_ROWS)
+    numbers = len(tables.statistics(report))
+    title = f"Regret on {setting.name}"
+    content = _table(title, [head[n] for n in shown], body, numbers=numbers, open_rows=OPEN_ROWS)
     cells = f"{len(body)} cell{'s' if len(body) > 1 else ''}"
     return setting.name, "; ".join(filter(None, [cells, setting.facts])), content

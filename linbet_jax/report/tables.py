@@ -9,15 +9,17 @@ from linbet_jax.statistics import tables
 from linbet_jax.statistics.tables import between, escaped_markdown, number
 from linbet_jax.sweep.table import LoadedCell
 
-__all__ = ["QUANTILES", "csv_text", "headings", "latex", "markdown", "rows"]
+__all__ = ["ABOVE", "QUANTILES", "csv_text", "headings", "latex", "markdown", "rows", "statistics"]
 
 QUANTILES = (0.9, 0.99)  # of the final regret over seeds, shown beside mean and median
+ABOVE = "above uniform"  # share of seeds whose final regret is above uniform play's mean, where that is in the sweep
 _QUANTILE_NAMES = [f"{probability:g} quantile" for probability in QUANTILES]
 
 
 def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, PolicyVariant | None, list[str]]]:
     """A setting's rows in the order of the sweep file: (cell, its variant, the row's texts); absent cells say why."""
     variants = {variant.cell.id: variant for variant in setting.variants}
+    columns = statistics(report)
     lines = []
     for cell in report.sweep.cells:
         if cell.id not in setting.labels:
@@ -25,7 +27,7 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
         variant = variants.get(cell.id)
         texts = [setting.labels[cell.id], *(plain_value(cell.value(name)) for name in swept_parameters(report.sweep))]
         if variant is None:
-            texts += [cell.state, *["–"] * (5 + len(QUANTILES))]
+            texts += [cell.state, *["–"] * len(columns)]
         else:
             final = variant.final
             count = f"{final.n}" if not final.unhealthy else f"{final.n} of {final.seeds}, {final.unhealthy} unhealthy"
@@ -34,14 +36,35 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
             shown = (final.mean, final.median, *final.quantile(QUANTILES), final.trimmed_mean, final.sd)
             mean, *others = (number(value, 4) for value in shown)
             texts += [count, mean, between(final, 4), *others]
+            if ABOVE in columns:
+                share = _above_uniform(variant, setting)
+                texts.append("–" if share is None else f"{share:.1%}")
         lines.append((cell, variant, texts))
     return lines
 
 
 def headings(report: SweepReport) -> list[str]:
     """Of the columns of `rows`."""
-    names = map(parameter_name, swept_parameters(report.sweep))
-    return ["policy", *names, "seeds", "mean regret", "interval", "median", *_QUANTILE_NAMES, "trimmed mean", "sd"]
+    return ["policy", *map(parameter_name, swept_parameters(report.sweep)), "seeds", *statistics(report)]
+
+
+def statistics(report: SweepReport) -> list[str]:
+    """Of those of its columns that hold statistics, the last ones."""
+    above = [ABOVE] if any(_uniform(setting) for setting in report.settings) else []
+    return ["mean regret", "interval", "median", *_QUANTILE_NAMES, "trimmed mean", "sd", *above]
+
+
+def _uniform(setting: Setting) -> PolicyVariant | None:
+    """Uniform play in this setting, if it has a healthy seed."""
+    return next((variant for variant in setting.variants if variant.family == "uniform" and variant.final.n), None)
+
+
+def _above_uniform(variant: PolicyVariant | None, setting: Setting) -> float | None:
+    """The share of a policy's healthy seeds above uniform play's mean; None for uniform play and without it."""
+    uniform = _uniform(setting)
+    if variant is None or uniform is None or variant.family == "uniform" or not variant.final.n:
+        return None
+    return float(variant.final.exceeding(float(uniform.final.mean)).value)
 
 
 def markdown(report: SweepReport) -> str:
@@ -61,7 +84,8 @@ def csv_text(report: SweepReport) -> str:
     """The table with all digits, one row per cell, empty where there is no number."""
     parameters = swept_parameters(report.sweep)
     names = ("cell", "set", "policy", "label", "horizon", *parameters, "state", "seeds", "unhealthy")
-    statistics = ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
+    fields_of_final = ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
+    above = [ABOVE] if ABOVE in statistics(report) else []
     body = []
     for setting in report.settings:
         for cell, variant, _ in rows(report, setting):
@@ -69,9 +93,10 @@ def csv_text(report: SweepReport) -> str:
             fields: list[Any] = [cell.id, cell.set, cell.policy, cell.label, cell.horizon]
             fields += [cell.value(name) for name in parameters]
             fields += [cell.state, cell.stored, None if final is None else final.unhealthy]
-            fields += [None if final is None else float(getattr(final, name)) for name in statistics]
+            fields += [None if final is None else float(getattr(final, name)) for name in fields_of_final]
             fields += [None] * len(QUANTILES) if final is None else map(float, final.quantile(QUANTILES))
+            fields += [_above_uniform(variant, setting)] * len(above)
             fields += [cell.journey.run_seconds, cell.journey.compile_seconds, cell.error]
             body.append(fields)
-    head = [*names, *statistics, *_QUANTILE_NAMES, "run_seconds", "compile_seconds", "error"]
+    head = [*names, *fields_of_final, *_QUANTILE_NAMES, *above, "run_seconds", "compile_seconds", "error"]
     return tables.csv_text(head, body, digits=None)

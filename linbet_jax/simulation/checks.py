@@ -34,6 +34,15 @@ def whole_number(field: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def is_number(text: str) -> bool:
+    """Whether an entry of a text file is a number, as Python reads one."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def block_of(block_size: int | None, on_cpu: bool, rows: int, seed_bytes: Callable[[], int]) -> int:
     """Seeds per block for ``rows`` replications on each device, each with so many bytes of state.
 

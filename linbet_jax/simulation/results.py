@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import sys
 import warnings
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsIndex, overload
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.errors import UnhealthyWarning
+from linbet_jax.policies.labels import policy_label
 from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.notebook import html_table
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -99,27 +102,86 @@ class Result:
 
     def __repr__(self) -> str:
         """One line: what was played, and where it ended."""
-        return f"Result({', '.join(f'{name} {text}'.strip() for name, text in self._shown())})"
+        return _one_line(_shown(self, self.name))
 
     def _repr_html_(self) -> str:
         """The same as a table, in a notebook."""
-        rows = "".join(
-            f"<tr><th>{html.escape(n or 'policy')}</th><td>{html.escape(t)}</td></tr>" for n, t in self._shown()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(_shown(self, self.name).items())
 
-    def _shown(self) -> list[tuple[str, str]]:
-        healthy = self.health == 0
-        shown = [
-            ("", self.name),
-            ("seeds", str(self.seeds.size)),
-            ("pulls", str(self.rounds[-1])),
-            ("final regret", _with_error(self.regret[healthy, -1])),
-            ("final payoff", _with_error(self.payoff[healthy, -1])),
-            ("dtype", self.dtype),
-        ]
-        ill = int(np.count_nonzero(~healthy))
-        return shown + ([("unhealthy", f"{ill} seeds, left out above")] if ill else [])
+
+class ResultList(list[Result]):
+    """A list of results that shows itself with a line for each, and in a notebook as one table.
+
+    It is a list in everything else. A result is named by its policy and by the parameters in which those of one policy
+    differ. `ResultList([*runs, mine])` shows results of several calls.
+    """
+
+    def __repr__(self) -> str:
+        """A line for each result."""
+        if not all(isinstance(result, Result) for result in self):
+            return super().__repr__()
+        return (
+            f"[{f',{chr(10)} '.join(_one_line(_shown(*one)) for one in zip(self, result_labels(self), strict=True))}]"
+        )
+
+    def _repr_html_(self) -> str | None:
+        """A table with a row for each result, in a notebook."""
+        if not self or not all(isinstance(result, Result) for result in self):
+            return None
+        rows = [_shown(*one) for one in zip(self, result_labels(self), strict=True)]
+        head = list(dict.fromkeys(name for row in rows for name in row))
+        return html_table([[row.get(name, "") for name in head] for row in rows], head)
+
+    @overload
+    def __getitem__(self, place: SupportsIndex, /) -> Result: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> ResultList: ...
+    def __getitem__(self, place: SupportsIndex | slice, /) -> Result | ResultList:
+        """One result, or those of a slice, which show themselves likewise."""
+        return ResultList(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+
+
+# JAX knows lists by their exact type: `jax.tree.map` over the results goes on as over any list, and gives one.
+_a_list: Any = list
+jax.tree_util.register_pytree_node(ResultList, lambda results: (results, None), lambda _, parts: _a_list(parts))
+
+
+def result_labels(results: Sequence[Result]) -> list[str]:
+    """The policy's name and scale of each result, with the parameters in which those of one name and scale differ."""
+    known = [_numbers(result.params) for result in results]
+    plain = [policy_label(r.name, params.get("radius_scale", 1.0)) for r, params in zip(results, known, strict=True)]
+    named = []
+    for label, params in zip(plain, known, strict=True):
+        alike = [other for name, other in zip(plain, known, strict=True) if name == label]
+        differing = [name for name in params if any(other.get(name, params[name]) != params[name] for other in alike)]
+        named.append(", ".join([label, *(f"{name} {params[name]:g}" for name in differing)]))
+    return named
+
+
+def _numbers(params: Any) -> dict[str, float]:
+    """The parameters that are one number each."""
+    fields = params._asdict() if hasattr(params, "_asdict") else params if isinstance(params, Mapping) else {}
+    return {name: float(value) for name, value in fields.items() if isinstance(value, (int, float, np.number))}
+
+
+def _shown(result: Result, name: str) -> dict[str, str]:
+    """What is told of a result, by its heading."""
+    healthy = result.health == 0
+    shown = {
+        "policy": name,
+        "seeds": str(result.seeds.size),
+        "pulls": str(result.rounds[-1]),
+        "final regret": _with_error(result.regret[healthy, -1]),
+        "final payoff": _with_error(result.payoff[healthy, -1]),
+        "dtype": result.dtype,
+    }
+    ill = int(np.count_nonzero(~healthy))
+    return shown | ({"unhealthy": f"{ill} seed{'s' * (ill > 1)}, left out"} if ill else {})
+
+
+def _one_line(shown: dict[str, str]) -> str:
+    policy, *others = shown.items()
+    return f"Result({', '.join([policy[1], *(f'{name} {text}' for name, text in others)])})"
 
 
 def _with_error(values: npt.NDArray[Any]) -> str:

@@ -33,7 +33,7 @@ from linbet_jax.simulation.display import Progress, ProgressChoice, check_progre
 from linbet_jax.simulation.lanes import Lanes, lanes_of
 from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, launch_all, lower, prng_name, threefry_key
 from linbet_jax.simulation.replication import Plan, World
-from linbet_jax.simulation.results import Coverage, Result, Trace, unhealthy, warn_of
+from linbet_jax.simulation.results import Coverage, Result, ResultList, Trace, unhealthy, warn_of
 from linbet_jax.simulation.runtime import loops_stay_apart
 
 STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
@@ -223,7 +223,7 @@ def simulate_grid(
     devices: Sequence[Any] | None = None,
     separate: bool = False,
     warn: bool = True,
-) -> list[Result]:
+) -> ResultList:
     """Run several hyperparameter settings of one policy as one batch: one compile, full blocks, common noise.
 
     Args:
@@ -248,7 +248,7 @@ def simulate_grid(
         warn: say with an `UnhealthyWarning` when replications are unhealthy, as :func:`simulate` does.
 
     Returns:
-        One :class:`Result` per setting, in order.
+        A list of one :class:`Result` per setting, in order; a notebook shows it as a table.
 
     Raises:
         ValueError: as in :func:`simulate`.
@@ -279,7 +279,7 @@ def simulate_grid(
     said = unhealthy(policy, played.outputs["health"], np.tile(batch.seeds, len(grid)))
     if said and warn:
         warn_of(*said)
-    return [_result(batch, played, number) for number in range(len(grid))]
+    return ResultList(_result(batch, played, number) for number in range(len(grid)))
 
 
 @_by_itself

@@ -44,7 +44,7 @@ TRIMMED = 0.1  # cut off at each end by default
 _CHUNK = 2**20  # resampled numbers in memory at once
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Estimate:
     """One statistic over seeds with its interval; `[...]` is the shape of the statistic.
 
@@ -72,8 +72,17 @@ class Estimate:
     method: str
     caveat: str = ""
 
+    def __repr__(self) -> str:
+        """One line; of a curve its last record."""
+        last = [f"{float(np.ravel(each)[-1]):.5g}" for each in (self.value, self.low, self.high) if np.size(each)]
+        text = "{}, {:g}% interval {} to {}".format(last[0], 100 * self.level, *last[1:]) if last else "of no record"
+        where = f" at the last of {np.size(self.value)} records" if np.ndim(self.value) else ""
+        ill = f", {self.unhealthy} unhealthy" if self.unhealthy else ""
+        caveat = f"; {self.caveat}" if self.caveat else ""
+        return f"Estimate({text}{where}, {self.method}; {self.n} seeds{ill}{caveat})"
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class Share:
     """How often one policy's regret lies below another's, seed by seed.
 
@@ -102,6 +111,14 @@ class Share:
     unhealthy: int
     level: float
     method: str
+
+    def __repr__(self) -> str:
+        """One line."""
+        ill = f", {self.unhealthy} unhealthy" if self.unhealthy else ""
+        return (
+            f"Share({self.rate:.3g}, {100 * self.level:g}% interval {self.low:.3g} to {self.high:.3g}; smaller in "
+            f"{self.wins}, equal in {self.ties} and larger in {self.losses} of {self.n} seeds{ill})"
+        )
 
 
 def check_level(level: float) -> None:

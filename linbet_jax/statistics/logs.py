@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.noise import Empirical, EmpiricalPerArm
+from linbet_jax.simulation.checks import is_number
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval, check_level
 from linbet_jax.statistics.tails import ESTIMATORS, SMALLEST, TailCurve, TailIndex, hill
 
@@ -256,17 +257,9 @@ def _table(place: Path) -> Any:
         separator = next((mark for mark in ";\t|" if any(mark in name for name in names)), None)
         hint = "" if separator is None else f"; its entries must be separated by commas, not {separator!r}"
         raise ValueError(f"features: {place} must hold a column of payoffs and others, it holds {len(names)}{hint}")
-    if all(map(_is_number, names)):
+    if all(map(is_number, names)):
         raise ValueError(f"features: the first line of {place} must name its columns, it reads {','.join(names)!r}")
     return table
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:

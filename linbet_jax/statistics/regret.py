@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
+from linbet_jax.simulation.notebook import html_table
 from linbet_jax.statistics.intervals import (
     RESAMPLES,
     TRIMMED,
@@ -103,6 +104,18 @@ class Summary:
         ill = f", {self.unhealthy} unhealthy" if self.unhealthy else ""
         text = shown.format(**last, level=100 * self.level) if last else "of no record"
         return f"Summary({text}{where}; {self.n} seeds{ill})"
+
+    def _repr_html_(self) -> str:
+        """A table in a notebook; of a curve its last record."""
+        rows = {"seeds": f"{self.n} of {self.seeds}, the others unhealthy" if self.unhealthy else f"{self.n}"}
+        if np.ndim(self.mean):
+            rows["record"] = f"the last of {np.size(self.mean)}"
+        if np.size(self.mean):
+            numbers = (self.mean, self.low, self.high, self.median, *self.quantile((0.9, 0.99)), self.sd)
+            mean, low, high, *others = (f"{float(np.ravel(values)[-1]):.5g}" for values in numbers)
+            rows |= {"mean": mean, f"{100 * self.level:g}% interval": f"{low} to {high}"}
+            rows |= dict(zip(("median", "0.9 quantile", "0.99 quantile", "sd"), others, strict=True))
+        return html_table(rows.items())
 
     @property
     def n(self) -> int:

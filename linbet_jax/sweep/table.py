@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from linbet_jax.errors import InputError, named
+from linbet_jax.simulation.notebook import html_table
 from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, sweep_manifest
 from linbet_jax.sweep import journal
@@ -100,6 +101,10 @@ class LoadedCell:
         where = f"{self.label} on {self.set}, {self.horizon} pulls"
         return f"LoadedCell({where}, {self.stored} of {self.seeds} seeds, {self.state}{error})"
 
+    def _repr_html_(self) -> str:
+        """The same as a table, in a notebook."""
+        return _cells_table([self], self.swept, self.error)
+
     @property
     def whole(self) -> bool:
         """Whether everything that was asked for is there."""
@@ -144,7 +149,7 @@ class LoadedCell:
         return read_run(self.path, self.id)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class CellPair:
     """Two cells compared seed by seed.
 
@@ -159,6 +164,12 @@ class CellPair:
     second: LoadedCell
     difference: regret.Summary
     wins: regret.Share
+
+    def __repr__(self) -> str:
+        """One line: which cells, and how they differ."""
+        first, second = (f"{cell.label} [{cell.id[:6]}]" for cell in (self.first, self.second))
+        where = f"{self.first.set}, {self.first.horizon} pulls"
+        return f"CellPair({first} minus {second} on {where}: {self.difference!r}, {self.wins!r})"
 
 
 class Results:
@@ -180,6 +191,12 @@ class Results:
     def __repr__(self) -> str:
         """The folder, and how far it is."""
         return f"<Results {self.path}: {self.progress}>"
+
+    def _repr_html_(self) -> str:
+        """A table of the cells, in a notebook; no rows are read for it."""
+        more = len(self.cells) - _SHOWN
+        caption = f"{self.path}: {self.progress}" + (f"; the first {_SHOWN} of {len(self.cells)}" if more > 0 else "")
+        return _cells_table(self.cells[:_SHOWN], self.swept, caption)
 
     @property
     def progress(self) -> str:
@@ -448,6 +465,7 @@ class Results:
 
 _TABLES = ("options", "parameters", "bandit", "set_options", "swept")  # of a manifest's entry, where it has them
 _SPOILED = ("damaged", "unreadable")
+_SHOWN = 60  # cells in a notebook's table
 _STATES = ("partial", "failed", *_SPOILED, "started", "missing")
 _STATISTICS = ("unhealthy", "n", "mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
 
@@ -616,6 +634,18 @@ def _statistics(summary: regret.Summary) -> dict[str, Any]:
     numbers = {name: float(getattr(summary, name)) for name in _STATISTICS[2:]}
     there = {name: value for name, value in numbers.items() if math.isfinite(value)}
     return {"unhealthy": summary.unhealthy, "n": summary.n} | there
+
+
+def _cells_table(cells: Iterable[LoadedCell], swept: Iterable[str], caption: str) -> str:
+    """Which cells they are, and how much of each is there."""
+    names = [name for name in swept if name not in NAMES]
+
+    def row(cell: LoadedCell) -> list[str]:
+        values = [cell.value(name) for name in names]
+        texts = ["" if value is None else str(_fitting(value, WORDS)) for value in values]
+        return [cell.label, cell.set, str(cell.horizon), *texts, f"{cell.stored} of {cell.seeds}", cell.state]
+
+    return html_table(map(row, cells), ["policy", "set", "horizon", *names, "seeds", "state"], caption=caption)
 
 
 def _check_quantity(quantity: str) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from linbet_jax import noise
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.errors import InputError
+from linbet_jax.simulation.checks import is_number
 from linbet_jax.storage.provenance import instance_digest
 from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins
@@ -196,25 +197,17 @@ def _read_csv(path: Path) -> _Table:
             if len(row) != len(rows[0]):
                 raise ValueError(f"row {lines[-1]} has {len(row)} entries, and row {lines[0]} has {len(rows[0])}")
     head = rows[0] if rows else []
-    if head and not head[0] and all(entry.isdecimal() or not _is_number(entry) for entry in head[1:]):
+    if head and not head[0] and all(entry.isdecimal() or not is_number(entry) for entry in head[1:]):
         raise ValueError(
             "its first column has no name, like pandas' index; write the file with index=False, header=False"
         )
-    if not any(map(_is_number, head)):  # names of the columns; a row with some numbers is none
+    if not any(map(is_number, head)):  # names of the columns; a row with some numbers is none
         lines, rows = lines[1:], rows[1:]
     for line, row in zip(lines, rows, strict=True):
         for column, entry in enumerate(row, 1):
-            if not _is_number(entry):
+            if not is_number(entry):
                 raise ValueError(f"row {line}, column {column} reads {entry!r}, which is no number")
     return _Table([[float(entry) for entry in row] for row in rows], lines, rows)
-
-
-def _is_number(entry: str) -> bool:
-    try:
-        float(entry)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_npy(path: Path) -> _Table:
