@@ -611,12 +611,12 @@ def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
         return None, noise
     huge = float(np.finfo(dtype_name).max)
     # What limits the orders of moments (df, shape): 10^39 degrees of freedom are as good as 10^38.
-    orders = {field for field, limit in getattr(type(noise), "limits", {}).items() if limit == 1.0}
+    orders = getattr(type(noise), "orders", "")
 
     def cast(path: Any, leaf: Any) -> npt.NDArray[Any]:
         field = str(getattr(path[-1], "name", "")) if path else ""
         number = np.asarray(leaf, np.float64)
-        return _fit(f"noise.{field}", np.minimum(number, huge) if field in orders else number, dtype_name)
+        return _fit(f"noise.{field}", np.minimum(number, huge) if field and field == orders else number, dtype_name)
 
     return jax.tree_util.tree_map_with_path(cast, noise), None
 
