@@ -49,7 +49,7 @@ def test_a_bandit_without_a_mean_has_no_epsilon_and_no_moments(build):
 
 
 def test_moments_that_are_not_there_are_refused():
-    refused = r"must be None for Student t\(1, scale 0.5\), which has no mean, got 0.5"
+    refused = r"must not be given for Student t\(1, scale 0.5\), which has no mean, got 0.5"
     for field in ("epsilon", "raw_moment_bound", "central_moment_bound"):
         for build in (
             lambda **said: lb.LinearBandit(ARMS, THETA, CAUCHY, **said),
@@ -80,7 +80,7 @@ def test_the_quantile_is_the_law_s_own_or_the_one_given():
         policy, _ = lb.make_policy(name, BANDIT, horizon=2_000, quantile=3.0)
         assert (dict(policy.about.facts)["R"], policy.about.notes) == (3.0, ())
         for field in ("epsilon", "central_moment_bound"):
-            with pytest.raises(ValueError, match=f"{field}=0.5: must be None, .* has no mean; give quantile"):
+            with pytest.raises(ValueError, match=f"{field}=0.5: must not be given, .* has no mean; give quantile"):
                 lb.make_policy(name, BANDIT, horizon=2_000, **{field: 0.5})
     policy, params = lb.make_policy("mean_of_medians", BANDIT, horizon=9_000, base="menu")
     assert params.epsilon == 1.0  # of the medians

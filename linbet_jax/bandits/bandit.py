@@ -545,7 +545,7 @@ def _law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed:
     if not isinstance(noise, type) and without_mean(noise):
         for moment, bound in bounds.items():
             if bound is not None:
-                raise ValueError(f"{moment}_bound must be None for {noise.name}, which has no mean, got {bound!r}")
+                raise ValueError(f"{moment}_bound must not be given for {noise.name}, which has no mean, got {bound!r}")
         moments = []
     asked = moments if fixed or not moments else ["moment_bounds"]
     draws = "stream" if _has(noise, "stream") else "standard"
@@ -627,7 +627,7 @@ def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
     """The paper's epsilon, checked: in (0, 1], with a finite moment of order 1 + epsilon; 0 where there is no mean."""
     if without_mean(law):
         if epsilon is not None:
-            raise ValueError(f"epsilon must be None for {law.name}, which has no mean, got {epsilon!r}")
+            raise ValueError(f"epsilon must not be given for {law.name}, which has no mean, got {epsilon!r}")
         return 0.0
     allowed = admissible_epsilon(law)
     if epsilon is None:

@@ -107,7 +107,7 @@ def quantile_of(
     for field, value in (("central_moment_bound", central_moment_bound), ("epsilon", epsilon)):
         if value is not None:
             raise ValueError(
-                f"{field}={value}: must be None, for this bandit's noise has no mean; give quantile instead"
+                f"{field}={value}: must not be given, for this bandit's noise has no mean; give quantile instead"
             )
     if quantile is not None:
         return number("quantile", quantile), ()

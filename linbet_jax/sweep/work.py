@@ -85,8 +85,7 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         return bandit
     law: Any = values.pop("noise", None)
     if law is not None:
-        arguments = dict(law)
-        law = getattr(noise, arguments.pop("law"))(**arguments)
+        law = _law(law)
     seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
     label = plain.value["label"]
     if source == LOWER_BOUND:
@@ -117,6 +116,15 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
     assert base.arms is not None
     assert base.theta_star is not None
     return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
+
+
+def _law(values: Mapping[str, Any]) -> Any:
+    """The payoff law of a checked table."""
+    arguments = dict(values)
+    name = arguments.pop("law")
+    if name == "Mixture":
+        arguments["laws"] = [_law(part) for part in arguments["laws"]]
+    return getattr(noise, name)(**arguments)
 
 
 @functools.lru_cache(maxsize=_KEPT)
