@@ -48,7 +48,7 @@ class LinearBandit:
 
     Attributes:
         arms: [K, d] read-only float64, or None (changing sets, fresh instances).
-        theta_star: [d] read-only float64, or None (fresh instances). No policy ever sees it.
+        theta_star: [d] read-only float64, or None (fresh instances, or one that moves). No policy ever sees it.
         noise: the law of a payoff given its mean.
         epsilon: the paper's epsilon in (0, 1]; moments are of order 1 + epsilon. 0 where the law has no mean: `means`
             are then the payoffs' centres, and both moment bounds are math.inf.
@@ -62,9 +62,12 @@ class LinearBandit:
         means: [K] read-only float64 expected payoffs of the arms, or None.
         num_arms: K.
         dim: d.
-        best_mean: the best arm's mean; None with changing sets, and with fresh instances unless given.
+        best_mean: the best arm's mean; None with changing sets or a theta_star that moves, and with fresh instances
+            unless given.
         sampler: with changing sets, (key, t) -> arms [K, d]; the same key at every pull of a replication.
         generator: with fresh instances, key -> (arms [K, d], theta_star [d]).
+        path: with a theta_star that moves (`linbet_jax.drifting`), (key, t) -> theta_star [d]; the same key at every
+            pull of a replication.
     """
 
     arms: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
@@ -84,6 +87,7 @@ class LinearBandit:
     best_mean: float | None
     sampler: Sampler | None = dataclasses.field(repr=False)
     generator: Generator | None = dataclasses.field(repr=False)
+    path: Sampler | None = dataclasses.field(default=None, repr=False)
 
     def __init__(
         self,
@@ -415,7 +419,8 @@ class LinearBandit:
     def _check_draws(self, field: str, draw: Callable[[int], tuple[Any, Any]]) -> None:
         """Holds a sample of draws, number -> (arms [K, d], theta_star [d]), against what the bandit declares."""
         count = max(1, min(_DRAWS, _ENTRIES // (self.num_arms * self.dim)))
-        where = f"in a sample of {count} {'sets' if self.changing else 'instances'}"
+        drawn_things = "sets" if self.changing else "instances" if self.path is None else "pulls"
+        where = f"in a sample of {count} {drawn_things}"
         arm_norm, theta_norm, least, most = 0.0, 0.0, math.inf, -math.inf
         best = []
         for number in range(count):

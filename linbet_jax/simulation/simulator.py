@@ -79,6 +79,7 @@ def _plan(
         coverage=False,
         dtype=dtype_name,
         on_card=on_card,
+        path=bandit.path,
     )
 
 
@@ -429,6 +430,8 @@ def _check_what_is_played(policy: Any, bandit: Any, coverage: bool) -> None:
         raise ValueError(f"bandit={kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
     if coverage and policy.region is None:
         raise ValueError(f"coverage={coverage!r}: policy {policy.name} has no confidence region")
+    if coverage and bandit.path is not None:
+        raise ValueError(f"coverage={coverage!r}: {bandit.name} has no fixed theta* for a confidence region to hold")
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
     if not policy.updates:
         raise ValueError(f"policy {policy.name}: update=(): must be a function, or a tuple of at least one")
