@@ -99,14 +99,15 @@ def test_replay_with_a_theta_star_that_moves(name, oracle, path, horizon, delta)
     told = Constants(
         horizon, NORM, delta=delta, radius_scale=0.2, central_moment_bound=0.75, noise_scale=math.sqrt(0.75)
     )
+    exact = 1e-11 if name == "oful" else 1e-6  # jumps are drawn in float32
     for seed in range(SEEDS):
         thetas = rotated(0.02, horizon) if name == "oful" else visited(path, seed, horizon)
         means, played = thetas @ ARMS.T, run.trace.arms[seed]
         pulled = means[np.arange(horizon), played]
         stream = STILL.noise.stream(jax.random.fold_in(jax.random.fold_in(KEY, seed), 0), jnp.float64)
         noise = 0.5 * np.asarray(stream(jnp.arange(1, horizon + 1)))
-        np.testing.assert_allclose(run.trace.payoffs[seed], pulled + noise, atol=1e-12)
-        np.testing.assert_allclose(run.regret[seed], np.cumsum(means.max(axis=1) - pulled), rtol=1e-10)
+        np.testing.assert_allclose(run.trace.payoffs[seed], pulled + noise, atol=exact)
+        np.testing.assert_allclose(run.regret[seed], np.cumsum(means.max(axis=1) - pulled), rtol=exact)
         assert_replays(oracle(ARMS, told), played, run.trace.payoffs[seed], run.final_estimate[seed])
 
 

@@ -28,7 +28,6 @@ from linbet_jax.bandits.bandit import (
     _traced,
 )
 from linbet_jax.bandits.datasets import _integer
-from linbet_jax.noise import Gaussian, variates
 
 __all__ = ["Path", "drifting", "jumping", "rotating"]
 
@@ -122,8 +121,7 @@ class _Jumping:
     def __call__(self, key: jax.Array, pull: jax.Array) -> jax.Array:
         number = (pull - 1) // self.every
         start = jnp.asarray(self.start)
-        normal = variates(Gaussian(), jax.random.fold_in(key, number), start.dtype)  # alike in both dtypes
-        direction = normal(jnp.arange(start.size))
+        direction = jax.random.normal(jax.random.fold_in(key, number), start.shape, jnp.float32).astype(start.dtype)
         length = jnp.sqrt(jnp.sum(start * start) / jnp.sum(direction * direction))
         return jnp.where(number == 0, start, length * direction)
 
@@ -158,8 +156,8 @@ def rotating(theta_star: npt.ArrayLike, angle: float, towards: npt.ArrayLike | N
 def jumping(theta_star: npt.ArrayLike, every: int) -> Path:
     """A path that stays for so many pulls and then takes a new direction, uniform on the sphere, of the same norm.
 
-    It begins with theta_star. Each replication has directions of its own. Equal arguments give equal paths, which share
-    a compilation.
+    It begins with theta_star. Each replication has directions of its own, drawn in float32 whatever the dtype: programs
+    of two policies may differ in their last bits. Equal arguments give equal paths, which share a compilation.
 
     Args:
         theta_star: [d] where it begins, d >= 2, not 0.
