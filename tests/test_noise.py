@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
-from traces import programs_at_most
+from traces import programs_at_most, quickly
 
 import linbet_jax as lb
 from linbet_jax import noise
@@ -1109,6 +1109,17 @@ def test_a_one_sided_law_may_be_made_of_traced_numbers():
     laws = [Weibull(0.6), Frechet(1.7), Burr(2.0, 0.9)]
     traced = jax.jit(lambda: [type(law)(*map(jnp.asarray, (*[getattr(law, f) for f in law.limits],))) for law in laws])
     np.testing.assert_allclose([law.excess for law in traced()], [law.excess for law in laws], rtol=1e-12)
+
+
+def test_one_program_serves_one_sided_laws_of_one_kind():
+    with quickly(), programs_at_most(1):
+        for law in (Weibull(0.6), Weibull(2.5, scale=3.0)):
+            bandit = lb.LinearBandit([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.2], law)
+            policy, params = lb.make_policy("uniform", bandit, horizon=50)
+            run = lb.simulate(policy, params, bandit, horizon=50, num_seeds=2, key=jax.random.key(0), trace=True)
+            drawn = run.trace.payoffs[1] - bandit.means[run.trace.arms[1]]
+            stream = law.stream(jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 1), 0), jnp.float64)
+            np.testing.assert_allclose(drawn, law.payoff(stream(jnp.arange(1, 51)), 0.0), atol=1e-11)
 
 
 # Mixtures
