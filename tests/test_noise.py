@@ -1078,6 +1078,8 @@ def test_one_sided_laws_are_scipy_s_shifted(law, known):
     shares = [1e-2, 0.1, 0.5, 0.9, 1 - 1e-9]  # payoffs near the least one keep too few digits of the share
     np.testing.assert_allclose(law.cdf(known.ppf(shares) - known.mean() + 1.0, 1.0), shares, rtol=1e-9)
     assert law.cdf(-known.mean() - 1e-9) == 0.0
+    assert law.cdf(1e306) == 1.0
+    assert law.cdf(5e-324, known.mean()) < 0.01  # at or just above the least payoff
     assert law.std() == pytest.approx(known.std(), rel=1e-10)
     for order in (1, 2, 3):  # about its least payoff, where a raw moment is the known law's
         assert law.raw_moment(order, known.mean()) == pytest.approx(known.moment(order), rel=1e-10)

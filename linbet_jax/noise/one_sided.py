@@ -73,7 +73,8 @@ class OneSided(Additive):
 
     def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
         place = (x - mean) / self.scale + (1.0 + self.excess)
-        return np.where(place > 0.0, self._below(np.where(place > 0.0, place, 1.0)), 0.0)
+        with np.errstate(over="ignore"):  # exp(-inf) is 0
+            return np.where(place > 0.0, self._below(np.where(place > 0.0, place, 1.0)), 0.0)
 
     def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
         moments = tabulated(lambda shift: self._shifted(self.excess - shift, order), mean / self.scale, order)
