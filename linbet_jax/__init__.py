@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from linbet_jax.bandits import datasets
     from linbet_jax.bandits.bandit import LinearBandit
     from linbet_jax.bandits.datasets import dataset
+    from linbet_jax.bandits.drift import drifting, jumping, rotating
     from linbet_jax.figures import plotting
     from linbet_jax.policies import make_policy
     from linbet_jax.policies.policy import Policy, Region
@@ -53,9 +54,12 @@ _NAMES = {
     "Tuning": "linbet_jax.statistics.tuning",
     "TuningCurve": "linbet_jax.statistics.tuning",
     "dataset": "linbet_jax.bandits.datasets",
+    "drifting": "linbet_jax.bandits.drift",
     "from_log": "linbet_jax.statistics.logs",
+    "jumping": "linbet_jax.bandits.drift",
     "load": "linbet_jax.sweep.table",
     "make_policy": "linbet_jax.policies",
+    "rotating": "linbet_jax.bandits.drift",
     "simulate": "linbet_jax.simulation.simulator",
     "simulate_grid": "linbet_jax.simulation.simulator",
     "tune": "linbet_jax.statistics.tuning",
@@ -76,7 +80,9 @@ __all__ = [
     "__version__",
     "dataset",
     "datasets",
+    "drifting",
     "from_log",
+    "jumping",
     "kernels",
     "load",
     "make_policy",
@@ -84,6 +90,7 @@ __all__ = [
     "plotting",
     "policies",
     "regret",
+    "rotating",
     "set_up_cpu",
     "simulate",
     "simulate_grid",

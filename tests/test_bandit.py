@@ -276,9 +276,9 @@ def test_a_subclass_of_the_protocol_must_write_what_is_needed():
     ("members", "message"),
     [
         ({"name": None}, "noise: Other.name must be a non-empty string, got None"),
-        ({"max_order": math.nan}, "noise: Other.max_order must be a number above 1, got nan"),
-        ({"max_order": None}, "noise: Other.max_order must be a number above 1, got None"),
-        ({"max_order": 1.0}, r"noise: Other.max_order must be a number above 1, got 1\.0"),
+        ({"max_order": math.nan}, "noise: Other.max_order must be a number above 0, got nan"),
+        ({"max_order": None}, "noise: Other.max_order must be a number above 0, got None"),
+        ({"max_order": 0.0}, r"noise: Other.max_order must be a number above 0, got 0\.0"),
         ({"mean_range": None}, "noise: Other.mean_range must be two numbers, .* got None"),
         ({"mean_range": (1.0, 0.0)}, r"noise: Other.mean_range must be two numbers, .* got \(1\.0, 0\.0\)"),
         ({"mean_range": (math.nan, 0.0)}, r"noise: Other.mean_range must be two numbers, .* got \(nan, 0\.0\)"),

@@ -18,6 +18,8 @@ from linbet_jax.sweep.schema import SetTable
 
 TOFU = "[policies.tofu]\n"
 SMALL = 'horizon = 50\n[sets.small]\nset = "uniform"\nK = 3\nd = 2\nnoise = {law = "StudentT", df = 3.0}\n'
+MIXTURE = '{law = "Mixture", weights = [9, 1], laws = [{law = "Gaussian"}, {law = "StudentT", df = 2.5}]}'
+MIXED = SMALL.replace('{law = "StudentT", df = 3.0}', MIXTURE)
 
 
 def sweep(folder, text, *overrides):
@@ -537,6 +539,17 @@ def test_files_that_are_read_unseen_are_named(tmp_path, more, message):
         cells(tmp_path, text)
 
 
+def test_a_mixture_is_one_law_and_several_are_told_as_a_whole(tmp_path):
+    [cell] = cells(tmp_path, MIXED + TOFU)
+    mixture = lb.noise.Mixture([lb.noise.Gaussian(), lb.noise.StudentT(2.5)], [9, 1])
+    assert work.build(cell.spec).bandit.noise == mixture
+    other = MIXTURE.replace("[9, 1]", "[4, 1]")
+    pair = cells(tmp_path, SMALL.replace('{law = "StudentT", df = 3.0}', f"[{MIXTURE}, {other}]") + TOFU)
+    assert [one.entry["bandit"]["law"].partition(" ")[0] for one in pair] == ["0.9", "0.8"]
+    assert pair[0].swept == {"noise": "Mixture(weights=[9, 1], laws=[Gaussian(), StudentT(df=2.5)])"}
+    assert pair[0].id == cell.id != pair[1].id
+
+
 # Identity
 
 
@@ -645,7 +658,18 @@ WRONG = [
     (SMALL.replace('"StudentT"', "{a = 1}") + TOFU, "sets.small.noise.law = {'a': 1}: no such law"),
     (SMALL.replace("df =", "dof =") + TOFU, "sets.small.noise.dof: unknown key; did you mean df?; known are df, scale"),
     (SMALL.replace(", df = 3.0", "") + TOFU, "sets.small.noise.df: is missing; StudentT needs it"),
-    (SMALL.replace("df = 3.0", "df = 0.5") + TOFU, "sets.small.noise: StudentT: df must satisfy 1 < df < inf"),
+    (SMALL.replace("df = 3.0", "df = 0") + TOFU, "sets.small.noise: StudentT: df must satisfy 0.001 < df < inf"),
+    (SMALL.replace("df = 3.0", "df = 1.0") + TOFU, "policies.tofu: bandit: tofu needs a finite moment E|payoff|^("),
+    (
+        SMALL.replace('"StudentT"', '"Custom"') + TOFU,
+        "which a sweep file cannot hold; make the law in a function of",
+    ),
+    (MIXED.replace("df = 2.5", "df = [2.5, 3.0]") + TOFU, "sets.small.noise.laws[1]: StudentT: df must be one number"),
+    (MIXED.replace("df", "dof") + TOFU, "sets.small.noise.laws[1].dof: unknown key; did you mean df?"),
+    (MIXED.replace("[9, 1]", "[9]") + TOFU, "sets.small.noise: Mixture: weights must be 2 numbers, one for each law"),
+    (MIXED.replace("laws = [", "parts = [") + TOFU, "sets.small.noise.parts: unknown key; known are laws, weights"),
+    (MIXED.replace('{law = "Gaussian"}', "3") + TOFU, "sets.small.noise.laws[0] = 3: must be a law, {law ="),
+    (re.sub(r"laws = \[.*\]", "laws = 3", MIXED) + TOFU, "sets.small.noise.laws = 3: must be a list of laws"),
     (SMALL.replace("df = 3.0", "df = 'x'") + TOFU, "sets.small.noise: "),
     (
         SMALL.replace("{law", "[{law").replace("3.0}", "[3.0, 4.0]}]") + TOFU,

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.noise import PayoffLaw, admissible_epsilon, check_means, float_dtype, traceable, variates
-from linbet_jax.noise._base import real_numbers
+from linbet_jax.noise._base import real_numbers, without_mean
 from linbet_jax.theory import OWN_NORM
 
 __all__ = ["Generator", "LinearBandit", "Sampler"]
@@ -48,9 +48,10 @@ class LinearBandit:
 
     Attributes:
         arms: [K, d] read-only float64, or None (changing sets, fresh instances).
-        theta_star: [d] read-only float64, or None (fresh instances). No policy ever sees it.
+        theta_star: [d] read-only float64, or None (fresh instances, or one that moves). No policy ever sees it.
         noise: the law of a payoff given its mean.
-        epsilon: the paper's epsilon in (0, 1]; moments are of order 1 + epsilon.
+        epsilon: the paper's epsilon in (0, 1]; moments are of order 1 + epsilon. 0 where the law has no mean: `means`
+            are then the payoffs' centres, and both moment bounds are math.inf.
         raw_moment_bound: b >= E|y|^(1+epsilon), over all arms.
         central_moment_bound: c >= E|y - mean|^(1+epsilon), over all arms.
         theta_norm: S >= ||theta_star||_2; `theory.OWN_NORM` means each replication's own (fresh instances).
@@ -61,9 +62,12 @@ class LinearBandit:
         means: [K] read-only float64 expected payoffs of the arms, or None.
         num_arms: K.
         dim: d.
-        best_mean: the best arm's mean; None with changing sets, and with fresh instances unless given.
+        best_mean: the best arm's mean; None with changing sets or a theta_star that moves, and with fresh instances
+            unless given.
         sampler: with changing sets, (key, t) -> arms [K, d]; the same key at every pull of a replication.
         generator: with fresh instances, key -> (arms [K, d], theta_star [d]).
+        path: with a theta_star that moves (`linbet_jax.drifting`), (key, t) -> theta_star [d]; the same key at every
+            pull of a replication.
     """
 
     arms: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
@@ -83,6 +87,7 @@ class LinearBandit:
     best_mean: float | None
     sampler: Sampler | None = dataclasses.field(repr=False)
     generator: Generator | None = dataclasses.field(repr=False)
+    path: Sampler | None = dataclasses.field(default=None, repr=False)
 
     def __init__(
         self,
@@ -106,7 +111,7 @@ class LinearBandit:
             noise: the payoff law; every arm's mean must be in its `mean_range`. One of your own needs the members of
                 `linbet_jax.noise.PayoffLaw`; a moment only where its bound is not given here.
             epsilon: in (0, 1] with 1 + epsilon below the law's `max_order`; 1.0 by default, and to be given where the
-                law has no variance.
+                law has no variance. A law without a mean has none, and no moment bounds.
             raw_moment_bound: b, by default the largest E|y|^(1+epsilon) among the arms.
             central_moment_bound: c, by default the largest E|y - mean|^(1+epsilon) among the arms.
             theta_norm: S, by default ||theta_star||_2.
@@ -265,6 +270,8 @@ class LinearBandit:
         ends = np.array([np.min(means), np.max(means)])  # means that are met, so that a bound must hold there
         order = 1.0 + _epsilon(epsilon, law)
         raw, central, std = _moments(law, order, *ends.tolist())
+        raw = _bound("raw_moment_bound", raw_moment_bound, raw, declared=True)
+        central = _bound("central_moment_bound", central_moment_bound, central, declared=True)
         for field, moment, given in (
             ("raw_moment_bound", "raw_moment", raw_moment_bound),
             ("central_moment_bound", "central_moment", central_moment_bound),
@@ -277,8 +284,8 @@ class LinearBandit:
             noise,
             arm_norm=_bound("arm_norm", arm_norm, np.max(np.linalg.norm(sets, axis=2))),
             epsilon=epsilon,
-            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
-            central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
+            raw_moment_bound=raw if raw < math.inf else None,
+            central_moment_bound=central if central < math.inf else None,
             theta_norm=theta_norm,
             mean_bound=float(np.max(np.abs(means))),
             name=name,
@@ -342,6 +349,8 @@ class LinearBandit:
         largest = abs(best_mean) if mean_bound is None and best_mean is not None else mean_bound
         if largest is not None:
             raw, central, std = _moments(law, order, -largest, largest if best_mean is None else best_mean)
+        elif without_mean(law):
+            raw, central, std, largest = math.inf, math.inf, math.inf, math.inf
         elif raw_moment_bound is not None and central_moment_bound is not None:
             raw, central, std, largest = 0.0, 0.0, math.inf, math.inf
         else:
@@ -388,6 +397,11 @@ class LinearBandit:
         return bool(symmetric) if isinstance(symmetric, (bool, np.bool_)) else None
 
     @property
+    def noise_quantile(self) -> float:
+        """R with P(|payoff - mean| > R) <= 1/4 at every mean, from the law; math.inf where it does not say."""
+        return float(self.noise.exceeded(0.25)) if _has(self.noise, "exceeded") else math.inf  # type: ignore[attr-defined]
+
+    @property
     def resampling(self) -> bool:
         """Whether every replication plays a fresh instance."""
         return self.generator is not None
@@ -405,7 +419,8 @@ class LinearBandit:
     def _check_draws(self, field: str, draw: Callable[[int], tuple[Any, Any]]) -> None:
         """Holds a sample of draws, number -> (arms [K, d], theta_star [d]), against what the bandit declares."""
         count = max(1, min(_DRAWS, _ENTRIES // (self.num_arms * self.dim)))
-        where = f"in a sample of {count} {'sets' if self.changing else 'instances'}"
+        drawn_things = "sets" if self.changing else "instances" if self.path is None else "pulls"
+        where = f"in a sample of {count} {drawn_things}"
         arm_norm, theta_norm, least, most = 0.0, 0.0, math.inf, -math.inf
         best = []
         for number in range(count):
@@ -532,6 +547,11 @@ def _law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed:
     """The law, if it has what this bandit asks of it: moments only where their bound is not given."""
     bounds = {"raw_moment": raw_moment_bound, "central_moment": central_moment_bound}
     moments = [moment for moment, bound in bounds.items() if bound is None]
+    if not isinstance(noise, type) and without_mean(noise):
+        for moment, bound in bounds.items():
+            if bound is not None:
+                raise ValueError(f"{moment}_bound must not be given for {noise.name}, which has no mean, got {bound!r}")
+        moments = []
     asked = moments if fixed or not moments else ["moment_bounds"]
     draws = "stream" if _has(noise, "stream") else "standard"
     missing = [member for member in (draws, "payoff", *_FACTS, *asked) if not _has(noise, member)]
@@ -557,7 +577,7 @@ def _law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed:
 
 _FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a non-empty string", lambda name: isinstance(name, str) and name != ""),
-    "max_order": ("a number above 1", lambda order: bool(order > 1.0)),
+    "max_order": ("a number above 0", lambda order: bool(order > 0.0)),
     "mean_range": ("two numbers, the smallest and the largest", lambda ends: len(ends) == 2 and ends[0] <= ends[1]),
 }
 
@@ -602,12 +622,18 @@ def _told(law: PayoffLaw, member: str, *arguments: Any) -> npt.NDArray[np.float6
 
 
 def _largest(law: PayoffLaw, member: str, *arguments: Any) -> float:
-    """The largest of a law's moments at some means; 0 where it has no such member."""
+    """The largest of a law's moments at some means; 0 where it has no such member, inf where it has no mean."""
+    if without_mean(law):
+        return math.inf
     return float(np.max(_told(law, member, *arguments))) if _has(law, member) else 0.0
 
 
 def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
-    """The paper's epsilon, checked: in (0, 1], with a finite moment of order 1 + epsilon."""
+    """The paper's epsilon, checked: in (0, 1], with a finite moment of order 1 + epsilon; 0 where there is no mean."""
+    if without_mean(law):
+        if epsilon is not None:
+            raise ValueError(f"epsilon must not be given for {law.name}, which has no mean, got {epsilon!r}")
+        return 0.0
     allowed = admissible_epsilon(law)
     if epsilon is None:
         if law.max_order > 2.0:
@@ -626,6 +652,8 @@ def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
 
 def _moments(law: PayoffLaw, order: float, low: float, high: float) -> tuple[float, float, float]:
     """The largest raw moment, central moment and standard deviation over the law's means within [low, high]."""
+    if without_mean(law):
+        return math.inf, math.inf, math.inf
     least, most = law.mean_range
     low, high = max(low, least), min(high, most)
     if low > high:

@@ -16,7 +16,7 @@ import numpy as np
 
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.noise import PayoffLaw, Spikes
-from linbet_jax.noise._base import limited
+from linbet_jax.noise._base import limited, without_mean
 
 __all__ = ["SEPARATING", "Dials", "lock_share", "separating", "spike_size"]
 
@@ -87,7 +87,8 @@ def separating(kind: str = "lock", *, noise: PayoffLaw | None = None, **dials: f
             raise ValueError(
                 f"angle={chosen.angle:g}, length={chosen.length:g}: the arms must not be so far from a basis"
             )
-    return LinearBandit(arms, theta, law, epsilon=chosen.epsilon, name=kind)
+    told = None if without_mean(law) and "epsilon" not in dials else chosen.epsilon
+    return LinearBandit(arms, theta, law, epsilon=told, name=kind)
 
 
 def spike_size(probability: float, epsilon: float) -> float:

@@ -36,7 +36,7 @@ OPTIONS = {
     "no_cap": "whether the smallest ridge at which no arm's weight is capped stands in for `ridge`, where there is one",
     "clip_scale": "s, multiplies how far one payoff moves the estimate; the radius stays valid",
     "assume_symmetric": "whether to play where the noise is not known to be symmetric",
-    "quantile": "R, with P(|noise| > R) of at most 1/4; (4 c)^(1/(1 + epsilon)) by default",
+    "quantile": "R, P(|noise| > R) <= 1/4; by default (4 c)^(1/(1 + epsilon)), or the law's own without a mean",
     "estimator": "'catoni', 'btc' (truncation) or 'bmm' (medians of copies)",
     "leftover": "what is played after the last phase: 'greedy', the best estimate, or 'uniform', over the arms left",
     "constants": "'derived' (for this form) or 'paper2020' (of Xue, Wang, Wang, Zhang, valid for sqrt(ridge) S <= 1)",

@@ -27,10 +27,14 @@ _Law = TypeVar("_Law", bound=type)
 class PayoffLaw(Protocol):
     """What a payoff law offers; the mean of the payoff is always the `mean` it is given.
 
+    A law of heavier tails, `max_order` at most 1, has no mean: payoffs lie around a centre, their median, which is the
+    `mean` it is given, and its central moments are about it.
+
     Every law has the first five. A bandit asks for a moment only where it is not told the bound: `raw_moment` and
     `central_moment` with fixed arms, `moment_bounds` with arms that are drawn. A law may also have `std(mean)`, the
     standard deviation, `symmetric`, whether payoffs lie symmetrically about their mean, `check_means(means)`, which
-    raises ValueError for means that it does not allow, and `stream(key, dtype)`, which draws as `variates` does and
+    raises ValueError for means that it does not allow, `exceeded(probability)`, the size that |payoff - mean| exceeds
+    with no more than this probability at every mean, and `stream(key, dtype)`, which draws as `variates` does and
     faster than `standard`.
 
     The parameters of a law follow the dtype of the variate in jitted code, and are float64 on the host.
@@ -55,10 +59,10 @@ class PayoffLaw(Protocol):
         """Turns standard variates into payoffs with the given means, elementwise."""
 
     def raw_moment(self, order: float, mean: Host = 0.0) -> Host:
-        """Returns E|y|^order of a payoff with this mean (a float, or one for each mean), host float64."""
+        """Returns E|y|^order of a payoff with this mean (a float, or one for each mean), host float64; may be inf."""
 
     def central_moment(self, order: float, mean: Host = 0.0) -> Host:
-        """Returns E|y - mean|^order (a float, or one for each mean), host float64."""
+        """Returns E|y - mean|^order (a float, or one for each mean), host float64; may be inf."""
 
     def moment_bounds(self, order: float, low: float, high: float) -> tuple[float, float]:
         """Returns the largest raw and central moments over all means in [low, high]."""
@@ -68,9 +72,19 @@ def admissible_epsilon(law: PayoffLaw) -> str:
     """Describes the paper's epsilon that this law admits: moments of order 1 + epsilon must be finite.
 
     Returns:
-        ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained.
+        ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained; or ``no epsilon`` where
+        the law has no mean.
     """
+    if without_mean(law):
+        return "no epsilon"
     return "0 < epsilon <= 1" if law.max_order > 2.0 else f"0 < epsilon < {law.max_order - 1.0:.12g}"
+
+
+def without_mean(law: Any) -> bool:
+    """Whether this is a law without a mean."""
+    with contextlib.suppress(TypeError, ValueError, AttributeError):
+        return bool(0.0 < law.max_order <= 1.0)
+    return False
 
 
 def check_means(law: PayoffLaw, means: Host) -> None:
@@ -115,29 +129,35 @@ def _depth(law: object, member: str) -> int:
     return next((n for n, place in enumerate(places) if member in getattr(place, "__dict__", ())), len(places))
 
 
-@dataclass_transform(frozen_default=True, eq_default=False)
-def law(label: str, *, symmetric: bool = False, **limits: float) -> Callable[[_Law], _Law]:
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(dataclasses.field,))
+def law(
+    label: str, *, symmetric: bool = False, orders: str = "", derived: tuple[str, ...] = (), **limits: float
+) -> Callable[[_Law], _Law]:
     """Makes a class a frozen dataclass of numbers and a JAX pytree, which JAX may rebuild with anything in the fields.
 
     Args:
         label: its name in tables.
         symmetric: whether payoffs lie symmetrically about their mean.
-        limits: the fields and their exclusive lower limits; a field above 1 is the supremum of the finite orders.
+        orders: the field that is the supremum of the finite orders; by default the one that is limited by 1.
+        derived: fields that the class works out from the others.
+        limits: the fields that the constructor takes, and their exclusive lower limits.
     """
+    fields = (*limits, *derived)
 
     def make(cls: Any) -> Any:
         # Equality is by all that an object holds (`Base.__eq__`): in a subclass that may be more than the fields.
         dataclasses.dataclass(frozen=True, eq=False)(cls)
         cls.label, cls.limits, cls.lies_symmetrically = label, limits, symmetric
+        cls.orders = orders or next((field for field, limit in limits.items() if limit == 1.0), "")
         jax.tree_util.register_pytree_with_keys(cls, flatten, functools.partial(unflatten, cls))
         return cls
 
     def flatten(whole: Any) -> tuple[tuple[Any, ...], None]:
-        return tuple((jax.tree_util.GetAttrKey(name), getattr(whole, name)) for name in limits), None
+        return tuple((jax.tree_util.GetAttrKey(name), getattr(whole, name)) for name in fields), None
 
     def unflatten(cls: Any, _: None, leaves: Any) -> Any:
         whole: Any = object.__new__(cls)
-        for name, leaf in zip(limits, leaves, strict=True):
+        for name, leaf in zip(fields, leaves, strict=True):
             object.__setattr__(whole, name, leaf)
         return whole
 
@@ -186,6 +206,7 @@ class Base(PayoffLaw):
     label: ClassVar[str]
     limits: ClassVar[dict[str, float]]
     uppers: ClassVar[dict[str, float]] = {}  # exclusive upper limits of fields that have one
+    orders: ClassVar[str] = ""  # the field that is the supremum of the finite orders
     uniforms: ClassVar[int] = 1  # uniforms for one variate
     form: ClassVar[str] = ADDED  # how the mean enters the payoff
 
@@ -216,7 +237,7 @@ class Base(PayoffLaw):
 
     @property
     def max_order(self) -> float:
-        return next((float(getattr(self, field)) for field, limit in self.limits.items() if limit == 1.0), math.inf)
+        return float(getattr(self, self.orders)) if self.orders else math.inf
 
     @property
     def mean_range(self) -> tuple[float, float]:
@@ -269,6 +290,18 @@ class Base(PayoffLaw):
         self.check_means(mean)
         return _scalar(np.full(np.shape(mean), math.inf))
 
+    def exceeded(self, probability: float) -> float:
+        """Returns the smallest R with P(|payoff - mean| > R) <= probability, inf where it grows with the mean."""
+        probability = limited(f"{self.name}: probability", "probability", probability, 0.0, 1.0)
+        if self.form != ADDED:
+            return math.inf
+        low, high = -700.0, 700.0  # log R
+        for _ in range(64):
+            half = 0.5 * (low + high)
+            below, most = np.asarray(self.cdf(np.array([-1.0, 1.0]) * math.exp(half))).tolist()
+            low, high = (half, high) if below + (1.0 - most) > probability else (low, half)
+        return math.exp(high)
+
     def raw_moment(self, order: float, mean: Host = 0.0) -> Host:
         return self._moment(self._raw, order, mean)
 
@@ -283,12 +316,9 @@ class Base(PayoffLaw):
     def _moment(self, formula: Callable[[float, Array], npt.ArrayLike], order: float, mean: Host) -> Host:
         what = f"{self.name}: the order of a moment"
         order = limited(what, "order", order, 0.0)
-        if order >= self.max_order:
-            raise ValueError(
-                f"{what} must be below {self.max_order:g}, got {order!r}: that moment is infinite "
-                f"(with order = 1 + epsilon, {admissible_epsilon(self)})"
-            )
         self.check_means(mean)
+        if order >= self.max_order:
+            return _scalar(np.full(np.shape(mean), math.inf))
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 values = np.asarray(formula(order, np.asarray(mean, np.float64)))

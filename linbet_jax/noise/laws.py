@@ -33,14 +33,17 @@ def _pareto_above(x: Array, scale: npt.ArrayLike, shape: float) -> Array:
     return np.where((x > scale) | (x < 0.0), tail, np.where(scale == 0.0, 0.0, 1.0))
 
 
-@law("Student t", symmetric=True, df=1.0, scale=0.0)
+@law("Student t", symmetric=True, orders="df", df=0.001, scale=0.0)
 class StudentT(Additive):
     """Student's t noise: payoff = mean + scale * t, t with df degrees of freedom (paper, Table 1: df=3 on S1 and S2).
+
+    ``StudentT(1.0)`` is the Cauchy law. With df <= 1 there is no mean, and `mean` is the centre of the payoffs.
 
     E|t|^p = df^(p/2) Gamma((p+1)/2) Gamma((df-p)/2) / (sqrt(pi) Gamma(df/2)), finite for p < df.
 
     Attributes:
-        df: degrees of freedom, 1 < df < inf; from about 1e16 on the law is the normal one to rounding.
+        df: degrees of freedom, 0.001 < df < inf; from about 1e16 on the law is the normal one to rounding. Draws end
+            near 1e38 in float32 and 1e153 in float64, which is felt below df = 1/4 alone.
         scale: positive factor of the noise, in units of payoff.
     """
 
@@ -206,15 +209,16 @@ class SymmetricPareto(Additive):
         return np.where(mean == 0.0, self._central(order, mean), 0.5 * sum(sides))
 
 
-@law("symmetric stable", symmetric=True, alpha=1.0, scale=0.0)
+@law("symmetric stable", symmetric=True, orders="alpha", alpha=0.5, scale=0.0)
 class SymmetricStable(Additive):
     """Symmetric alpha-stable noise: payoff = mean + scale * X with E exp(itX) = exp(-|t|^alpha).
 
     E|X|^p = 2^p Gamma((1+p)/2) Gamma(1 - p/alpha) / (sqrt(pi) Gamma(1 - p/2)), finite for p < alpha (Shanbhag and
-    Sreehari 1977). At alpha = 2 the law would be ``Gaussian(2**0.5 * scale)``.
+    Sreehari 1977). At alpha = 2 the law would be ``Gaussian(2**0.5 * scale)``; alpha = 1 is the Cauchy law. With
+    alpha <= 1 there is no mean, and `mean` is the centre of the payoffs.
 
     Attributes:
-        alpha: the index of stability, 1 < alpha < 2.
+        alpha: the index of stability, 1/2 < alpha < 2.
         scale: positive factor of the noise, in units of payoff.
     """
 

@@ -82,6 +82,18 @@ def pareto_moment(shape: float, scale: float, shift: npt.ArrayLike, order: float
     return pareto_shifted(shape, scale, shift - scale / (shape - 1.0), order)
 
 
+def log_shifted(
+    log_density: Callable[[Array], Array], rate: float, offset: float, order: float, low: float, high: float
+) -> float:
+    """E|exp(rate t) - 1 - offset|^order over t from low to high, where t has this density, smooth on the scale 1/2."""
+
+    def integrand(t: Array) -> Array:
+        return np.asarray(np.exp(order * np.log(np.abs(np.expm1(rate * t) - offset)) + log_density(t)))
+
+    kink = math.log1p(offset) / rate if offset > -1.0 else low
+    return integrate(integrand, low, high, kink, min(0.5, 8.0 / (rate * order)))
+
+
 def normal_power(log_size: Callable[[Array], Array], order: float, tilt: float, kink: float) -> float:
     """E exp(order * log_size(Z)) for Z normal, where log_size grows no faster than tilt * Z + log |Z|."""
 
@@ -142,13 +154,14 @@ def stable_moment(alpha: float, shift: float, order: float) -> float:
 
 
 def stable_above(alpha: float, size: float) -> float:
-    """P(X > size) for X symmetric stable, E exp(itX) = exp(-|t|^alpha), size >= 0, 1 < alpha < 2 (Zolotarev 1986).
+    """P(X > size) for X symmetric stable, E exp(itX) = exp(-|t|^alpha), size >= 0, 1/2 < alpha < 2 (Zolotarev 1986).
 
-    It is 1/pi times the integral over z from 0 to pi/2 of exp(-size^(alpha/(alpha-1)) V(z)), here over log z, with
-    V(z) = (sin z / sin(alpha (pi/2 - z)))^(alpha/(alpha-1)) cos((alpha-1) (pi/2 - z)) / sin z.
+    It is 1/pi times the integral over z from 0 to pi/2 of exp(-R), R = size^(alpha/(alpha-1)) V(z), here over log z,
+    with V(z) = (sin z / sin(alpha (pi/2 - z)))^(alpha/(alpha-1)) cos((alpha-1) (pi/2 - z)) / sin z; for alpha < 1 that
+    of 1 - exp(-R). At alpha = 1 it is Cauchy's law.
     """
-    if size == 0.0:
-        return 0.5
+    if size == 0.0 or alpha == 1.0:
+        return math.atan2(1.0, size) / math.pi if size else 0.5
     power = alpha / (alpha - 1.0)
     spare, end = 0.5 * math.pi * (2.0 - alpha), math.log(0.5 * math.pi)
 
@@ -159,12 +172,13 @@ def stable_above(alpha: float, size: float) -> float:
         return np.asarray(power * (math.log(size) + top - bottom) + rest)
 
     low, high = -120.0 - alpha * abs(math.log(size)), end
-    for _ in range(60):  # the rate grows with z: where it passes 1 the integrand falls
+    for _ in range(60):  # the rate grows with z, or for alpha < 1 falls: where it passes 1 the integrand does so too
         half = 0.5 * (low + high)
-        low, high = (half, high) if log_rate(np.array(half)) < 0.0 else (low, half)
+        low, high = (half, high) if (log_rate(np.array(half)) < 0.0) == (alpha > 1.0) else (low, half)
     start = low - 40.0
 
     def integrand(log_z: Array) -> Array:
-        return np.asarray(np.exp(log_z - np.exp(np.minimum(log_rate(log_z), 700.0))))
+        rate = np.exp(np.minimum(log_rate(log_z), 700.0))
+        return np.asarray(np.exp(log_z - rate) if alpha > 1.0 else -np.expm1(-rate) * np.exp(log_z))
 
     return (math.exp(start) + integrate(integrand, start, end, low, 0.25)) / math.pi

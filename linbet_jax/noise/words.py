@@ -90,14 +90,15 @@ def exponential(words: jax.Array, dtype: DTypeLike) -> jax.Array:
 def expm1(z: jax.Array) -> jax.Array:
     """exp(z) - 1 for z from 0 to 88, elementwise, with full relative precision: 2^k (exp(r) - 1) + (2^k - 1).
 
-    r = z - k log 2 is within half of log 2, where the series of exp(r) - 1 is short.
+    r = z - k log 2 is within half of log 2, where the series of exp(r) - 1 is short. For larger z (354 in float64) k
+    stops at 127 (510): the value is finite, and in float64 so is its square.
     """
     double = z.dtype == jnp.float64
     high = 0.693147180369123816490 if double else 0.693359375  # of log 2, with zeros at its end: k * high is exact
     count = jnp.round(z * (1.0 / math.log(2.0)))
     rest = (z - count * high) - count * (math.log(2.0) - high if not double else 1.90821492927058770002e-10)
     series = _series(rest, [1.0 / math.factorial(k) for k in range(1, 14 if double else 8)])
-    exponent = count.astype(jnp.int32)
+    exponent = jnp.minimum(count.astype(jnp.int32), 510 if double else 127)
     if double:
         power = jax.lax.bitcast_convert_type((exponent + 1023).astype(jnp.uint64) << 52, jnp.float64)
     else:
@@ -193,17 +194,19 @@ def stable(words: jax.Array, alpha: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """Symmetric stable variates [...], E exp(itX) = exp(-|t|^alpha), from words [..., 2, 2] (Chambers et al. 1976).
 
     With V uniform on (-pi/2, pi/2), W exponential and C = cos((1 - alpha) V):
-    X = sin(alpha V) / cos(V)^(1/alpha) * (W / C)^((alpha - 1)/alpha), for 1 < alpha < 2. V is taken from the end that
-    is nearer, where cos(V), C and sin(alpha V) have zeros: tails keep their relative precision in float32 too.
+    X = sin(alpha V) / cos(V)^(1/alpha) * (W / C)^((alpha - 1)/alpha), for 1/2 < alpha < 2. V is taken from the end
+    that is nearer, where cos(V), C and sin(alpha V) have zeros: tails keep their relative precision in float32 too.
+    Below alpha = 0.7 they may pass what float32 holds, and end there.
     """
     first, second = jnp.unstack(words, axis=-2)
     positive, rest = signed(first)
     alpha = jnp.asarray(alpha, dtype)
     end, angle = (0.5 * jnp.pi * uniform(part, dtype) for part in (rest, ~rest))  # they add up to pi/2
-    spare = 0.5 * jnp.pi * (2.0 - alpha)
+    spare, bend = 0.5 * jnp.pi * (2.0 - alpha), jnp.abs(alpha - 1.0)
     numerator = _sine(jnp.minimum(alpha * angle, spare + alpha * end))  # sin z = sin(pi - z)
-    waited = exponential(second, dtype) / _sine(jnp.minimum(spare + (alpha - 1.0) * end, 0.5 * jnp.pi))
+    waited = exponential(second, dtype) / _sine(jnp.minimum(0.5 * jnp.pi * (1.0 - bend) + bend * end, 0.5 * jnp.pi))
     size = numerator * _sine(end) ** (-1.0 / alpha) * waited ** ((alpha - 1.0) / alpha)
+    size = jnp.minimum(size, 0.25 * float(jnp.finfo(dtype).max))
     return jnp.where(positive, size, -size)
 
 

@@ -11,6 +11,7 @@ allows, and r, R and beta were derived here; none of them is the paper's.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -91,6 +92,34 @@ def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tu
     return (f"{policy} assumes symmetric noise, which this bandit's {told}",)
 
 
+def quantile_of(
+    policy: str, setup: Setup, *, quantile: Any, central_moment_bound: Any, epsilon: Any
+) -> tuple[float, tuple[str, ...]]:
+    """R, with P(|eta| > R) of at most 1/4, and notes: the one given, else Markov's, else that of noise without a mean.
+
+    Raises:
+        ValueError: naming the field, the value and what is allowed.
+    """
+    if setup.bandit.epsilon > 0.0:
+        moment = setup.known("central_moment_bound", central_moment_bound)
+        markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
+        return number("quantile", markov if quantile is None else quantile), ()
+    for field, value in (("central_moment_bound", central_moment_bound), ("epsilon", epsilon)):
+        if value is not None:
+            raise ValueError(
+                f"{field}={value}: must not be given, for this bandit's noise has no mean; give quantile instead"
+            )
+    if quantile is not None:
+        return number("quantile", quantile), ()
+    exact = float(getattr(setup.bandit, "noise_quantile", math.inf))
+    if exact == math.inf:
+        raise ValueError(
+            f"quantile=None: the noise has no moment for {policy} to take it from, and its law does not say it; must be"
+            " R with P(|noise| > R) of at most 1/4"
+        )
+    return exact, (f"{policy}'s quantile is the law's own: the noise has no moment",)
+
+
 @register(
     "crmm",
     label="CRMM",
@@ -104,6 +133,7 @@ def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tu
     valid="adaptive",
     time="(K d + d²)/r",
     memory="d² + K",
+    needs_mean=False,
 )
 def make_crmm(
     setup: Setup,
@@ -121,16 +151,17 @@ def make_crmm(
             holds no epoch.
     """
     notes = symmetric_or_refused("crmm", setup, assume_symmetric)
-    moment = setup.known("central_moment_bound", central_moment_bound)
-    markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
+    scale, more = quantile_of(
+        "crmm", setup, quantile=quantile, central_moment_bound=central_moment_bound, epsilon=epsilon
+    )
     schedule = theory.crmm_schedule(setup.horizon, delta=setup.delta)
     params = CrmmParams(
         ridge=setup.ridge,
         delta=setup.delta,
         theta_norm=setup.theta_norm,
-        quantile=number("quantile", markov if quantile is None else quantile),
+        quantile=scale,
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
     )
     facts = (("r", schedule.pulls), ("N", schedule.epochs), ("R", params.quantile))
-    return crmm(setup.design, pulls=schedule.pulls).with_notes(facts=facts, notes=notes), params
+    return crmm(setup.design, pulls=schedule.pulls).with_notes(facts=facts, notes=notes + more), params

@@ -98,6 +98,7 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
     sets="one finite",
     time="K + d",
     memory="K d + d k",
+    needs_mean=False,
 )
 def make_explore_then_commit(setup: Setup) -> tuple[Policy, EtcParams]:
     """Explore-then-commit with the schedule of the horizon."""

@@ -22,7 +22,7 @@ from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies import registry
 from linbet_jax.policies._checks import count, number
-from linbet_jax.policies.crmm import symmetric_or_refused
+from linbet_jax.policies.crmm import quantile_of, symmetric_or_refused
 from linbet_jax.policies.policy import About, Buffers, Policy, Update
 from linbet_jax.policies.registry import Cost, Setup, register
 
@@ -118,6 +118,7 @@ def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
     valid="adaptive",
     time="(K d + d²)/n",
     memory="d² + K",
+    needs_mean=False,
 )
 def make_mean_of_medians(
     setup: Setup,
@@ -142,9 +143,9 @@ def make_mean_of_medians(
         raise ValueError(f"base={base!r}: allowed are {', '.join(map(repr, BASES))}")
     blocks = count("blocks", blocks)
     notes = symmetric_or_refused("mean_of_medians", setup, assume_symmetric)
-    moment = setup.known("central_moment_bound", central_moment_bound)
-    markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
-    scale = number("quantile", markov if quantile is None else quantile)  # R
+    scale, more = quantile_of(  # R
+        "mean_of_medians", setup, quantile=quantile, central_moment_bound=central_moment_bound, epsilon=epsilon
+    )
     schedule = functools.partial(theory.mean_of_medians_schedule, blocks=blocks)
     groups, epochs = schedule(setup.horizon, delta=setup.delta)
     options = registry.options(base)
@@ -159,7 +160,7 @@ def make_mean_of_medians(
     if arm_norm is not None:
         known["arm_norm"] = number("arm_norm", arm_norm)
     try:
-        policy, params = registry.make_policy(
+        policy, params = registry.made(  # medians have a mean whether or not the noise has
             base,
             setup.bandit,
             horizon=epochs,
@@ -187,4 +188,4 @@ def make_mean_of_medians(
 
     facts = (("g", groups), ("N", epochs), ("R", scale), *policy.about.facts)
     wrapped = mean_of_medians(policy, groups=groups, blocks=blocks)
-    return wrapped._replace(about=About(check=checked, facts=facts, notes=notes + policy.about.notes)), params
+    return wrapped._replace(about=About(check=checked, facts=facts, notes=notes + more + policy.about.notes)), params

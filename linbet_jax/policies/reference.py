@@ -82,6 +82,7 @@ def make_greedy(setup: Setup) -> tuple[Policy, GreedyParams]:
     assumption="none",
     time="1",
     memory="1",
+    needs_mean=False,
 )
 def make_uniform(setup: Setup) -> tuple[Policy, UniformParams]:
     """Uniform play."""

@@ -43,7 +43,7 @@ class BanditFacts(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """The order of the moments is 1 + epsilon."""
+        """The order of the moments is 1 + epsilon; 0 where payoffs have no mean."""
         ...
 
     @property
@@ -154,6 +154,7 @@ class Entry:
         regret: that bound in d and T, logarithms apart, as tables write it.
         valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
             seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
+        needs_mean: whether it refuses noise without a mean.
         sets: the decision sets that it plays.
         time: of a pull, as tables write it: K arms in d dimensions.
         memory: of one replication, likewise.
@@ -173,8 +174,23 @@ class Entry:
     sets: str = "any"
     time: str = ""
     memory: str = ""
+    needs_mean: bool = True
+
+    def check_mean(self, bandit: BanditFacts) -> None:
+        """Raises ValueError where the noise has no mean, and the policy needs one."""
+        if self.needs_mean and bandit.epsilon == 0.0:
+            missing = _MOMENTS.get(self.moment or "", "E|payoff|")
+            others = ", ".join(name for name in names() if not entry(name).needs_mean)
+            raise ValueError(
+                f"bandit: {self.name} needs a finite {missing}, and this bandit's noise has no mean; policies that need"
+                f" no moment are {others}"
+            )
 
 
+_MOMENTS = {
+    "raw_moment_bound": "moment E|payoff|^(1 + epsilon)",
+    "central_moment_bound": "moment E|payoff - mean|^(1 + epsilon)",
+}
 _ENTRIES: dict[str, Entry] = {}
 _LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
 
@@ -194,6 +210,7 @@ def register(
     sets: str = "any",
     time: str = "",
     memory: str = "",
+    needs_mean: bool = True,
 ) -> Callable[[Factory], Factory]:
     """Registers the decorated factory as a policy; see :class:`Entry` for the arguments.
 
@@ -208,8 +225,9 @@ def register(
             make.__qualname__,
         ):
             raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
-        said = {"regret": regret, "valid": valid, "sets": sets, "time": time, "memory": memory}
-        _ENTRIES[name] = Entry(name, make, label or name, color, cost, source, assumption, moment, rate, **said)
+        said: dict[str, Any] = {"regret": regret, "valid": valid, "sets": sets, "time": time, "memory": memory}
+        about = (source, assumption, moment, rate)
+        _ENTRIES[name] = Entry(name, make, label or name, color, cost, *about, **said, needs_mean=needs_mean)
         return make
 
     return registered
@@ -282,9 +300,18 @@ def make_policy(
     Raises:
         ValueError: naming the field, the value and what is allowed; nothing has been compiled by then.
     """
-    known = options(name)
+    about = entry(name)
     if not (hasattr(bandit, "changing") and hasattr(bandit, "raw_moment_bound")):
         raise ValueError(f"bandit={bandit!r}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
+    about.check_mean(bandit)
+    return made(name, bandit, horizon=horizon, delta=delta, ridge=ridge, radius_scale=radius_scale, **chosen)
+
+
+def made(
+    name: str, bandit: BanditFacts, *, horizon: Any, delta: Any, ridge: Any, radius_scale: Any, **chosen: Any
+) -> tuple[Policy, Any]:
+    """What :func:`make_policy` makes, whether or not the noise has the mean that the policy needs."""
+    known = options(name)
     for option, value in chosen.items():
         if isinstance(value, (list, dict, set)):
             raise ValueError(f"{option}={value!r}: must be a single value")

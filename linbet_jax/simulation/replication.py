@@ -7,8 +7,9 @@ update changes the state and nothing is recorded, so that one program serves eve
 
 Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is variate t of the law under
 ``fold_in(seed_key, 0)`` (`linbet_jax.noise.variates`), randomised choices come from
-``fold_in(fold_in(seed_key, 1), t)``, changing decision sets from ``fold_in(seed_key, 2)`` and fresh instances from
-``fold_in(seed_key, 3)``. All policies of one key meet the same noise at the same pull.
+``fold_in(fold_in(seed_key, 1), t)``, changing decision sets from ``fold_in(seed_key, 2)``, fresh instances from
+``fold_in(seed_key, 3)`` and a theta* that moves from ``fold_in(seed_key, 4)``. All policies of one key meet the same
+noise at the same pull.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     coverage: bool  # whether to watch the confidence region
     dtype: str
     on_card: bool = False  # whether a GPU plays it: fewer kernels, and no branch that its host must wait for
+    path: Any = None  # (key, pull) -> theta* [d], of a theta* that moves
 
     @property
     def width(self) -> int:
@@ -64,11 +66,12 @@ class _Run(NamedTuple):
     plan: Plan
     law: Any
     arms: Any  # [K, d], or None where sets change
-    theta_star: jax.Array
+    theta_star: Any  # [d], or None where it moves
     params: Any
     decision_set: Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]  # pull -> arms, means [K], gaps [K]
     choice_key: jax.Array
     horizon: jax.Array
+    theta_at: Any = None  # pull -> theta* [d], where it moves
 
 
 class _Carry(NamedTuple):
@@ -151,6 +154,17 @@ def _begin(plan: Plan, seed_key: jax.Array, params: Any, world: World, law: Any,
 
         return _Run(plan, law, None, world.theta_star, params, changing_set, choice_key, horizon)
     arms, theta_star, means, gaps = world.arms, world.theta_star, world.means, world.gaps
+    if plan.path is not None:
+        path_key = jax.random.fold_in(seed_key, 4)
+
+        def theta_at(pull: jax.Array) -> jax.Array:
+            return jnp.asarray(plan.path(path_key, pull)).astype(dtype)
+
+        def moving(pull: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            means = dot(arms, theta_at(pull))
+            return arms, means, jnp.max(means) - means
+
+        return _Run(plan, law, arms, None, params, moving, choice_key, horizon, theta_at)
     if plan.generator is not None:
         arms, theta_star = plan.generator(*world.instance, jax.random.fold_in(seed_key, 3))
         arms, theta_star = arms.astype(dtype), theta_star.astype(dtype)
@@ -226,7 +240,13 @@ def _epoch(run: _Run, update: Update, carry: _Carry, number: jax.Array, drawn: j
     index = jnp.where(bad_index, 0, choice).astype(jnp.int32)
     offsets = jnp.arange(pulls)
     in_time = pull + offsets <= run.horizon
-    payoffs = _rounded(law.payoff(drawn, means[index]).astype(drawn.dtype), run.horizon)
+    if run.theta_at is None:
+        mean, gap = means[index], None
+    elif pulls == 1:
+        mean, gap = means[index][None], gaps[index][None]
+    else:  # theta* moves on during the epoch
+        mean, gap = jax.vmap(lambda later: tuple(each[index] for each in run.decision_set(later)[1:]))(pull + offsets)
+    payoffs = _rounded(law.payoff(drawn, mean).astype(drawn.dtype), run.horizon)
 
     def updated(state: Any) -> Any:
         return update(state, arms, index, payoffs, params)
@@ -251,13 +271,19 @@ def _epoch(run: _Run, update: Update, carry: _Carry, number: jax.Array, drawn: j
     if run.plan.sampler is not None or run.plan.generator is not None:  # fixed arms were checked on the host
         size = jnp.sqrt(jnp.sum(arms[index] ** 2) * jnp.sum(run.theta_star**2))
         bad_index = bad_index | _outside(law, means[index], size)
+    elif run.theta_at is not None:
+        size = jnp.sqrt(jnp.sum(arms[index] ** 2) * jnp.sum(run.theta_at(pull) ** 2))
+        bad_index = bad_index | _outside(law, mean, size)
     bad = in_time & (bad_index | ~jnp.isfinite(payoffs))
     first_bad = jnp.min(jnp.where(bad, offsets, pulls))
     finite = _all_finite(state) if policy.finite is None else policy.finite(state)
     last = jnp.minimum(pull + pulls - 1, run.horizon)
     event = jnp.where(first_bad < pulls, pull + first_bad, jnp.where(finite, 0, last))
     health = jnp.where(carry.health == 0, event, carry.health).astype(jnp.int32)
-    regrets = _rounded(gaps[index] * (offsets + 1).astype(drawn.dtype), run.horizon)
+    if gap is None:
+        regrets = _rounded(gaps[index] * (offsets + 1).astype(drawn.dtype), run.horizon)
+    else:
+        regrets = _rounded(jnp.cumsum(gap), run.horizon)
     sums = payoffs if pulls == 1 else jnp.cumsum(payoffs)
     seen = _Seen(
         regret=carry.regret[0] + (carry.regret[1] + regrets),

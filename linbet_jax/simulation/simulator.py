@@ -79,6 +79,7 @@ def _plan(
         coverage=False,
         dtype=dtype_name,
         on_card=on_card,
+        path=bandit.path,
     )
 
 
@@ -425,6 +426,8 @@ def _check_what_is_played(policy: Any, bandit: Any, coverage: bool) -> None:
         raise ValueError(f"bandit={kind(bandit)}: must be a linbet_jax.LinearBandit, dataset('S3') for example")
     if coverage and policy.region is None:
         raise ValueError(f"coverage={coverage!r}: policy {policy.name} has no confidence region")
+    if coverage and bandit.path is not None:
+        raise ValueError(f"coverage={coverage!r}: {bandit.name} has no fixed theta* for a confidence region to hold")
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
     if not policy.updates:
         raise ValueError(f"policy {policy.name}: update=(): must be a function, or a tuple of at least one")
@@ -618,12 +621,12 @@ def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
         return None, noise
     huge = float(np.finfo(dtype_name).max)
     # What limits the orders of moments (df, shape): 10^39 degrees of freedom are as good as 10^38.
-    orders = {field for field, limit in getattr(type(noise), "limits", {}).items() if limit == 1.0}
+    orders = getattr(type(noise), "orders", "")
 
     def cast(path: Any, leaf: Any) -> npt.NDArray[Any]:
         field = str(getattr(path[-1], "name", "")) if path else ""
         number = np.asarray(leaf, np.float64)
-        return _fit(f"noise.{field}", np.minimum(number, huge) if field in orders else number, dtype_name)
+        return _fit(f"noise.{field}", np.minimum(number, huge) if field and field == orders else number, dtype_name)
 
     return jax.tree_util.tree_map_with_path(cast, noise), None
 

@@ -165,8 +165,8 @@ def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
         for name in dict.fromkeys(itertools.chain(*group)):
             values = [cell[name] for cell in group if name in cell]
             varied += [name] if any(value != values[0] for value in values) else []
-        # Several laws differ as a whole; settings of one law differ in their parameters.
-        several_laws = "noise.law" in varied
+        # Several laws or mixtures differ as a whole; settings of one law differ in their parameters.
+        several_laws = "noise.law" in varied or not any(n.startswith("noise.") for n in varied)
         swept[labels] = [n for n in varied if not (n.startswith("noise.") if several_laws else n == "noise")]
     return swept
 

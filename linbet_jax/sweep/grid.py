@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM, CellChoice, Choice, Sweep
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM, CellChoice, Choice, Sweep, is_mixture
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -190,7 +190,7 @@ def _lists(values: Mapping[str, Any], where: str) -> Iterator[_Axis]:
         if isinstance(value, list) and name != "theta_star":
             yield _axis(path, value)
         elif isinstance(value, dict):
-            yield from _lists(value, path)
+            yield from () if is_mixture(value) else _lists(value, path)
         elif not isinstance(value, (str, int, float, list)):
             raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
 
@@ -203,7 +203,8 @@ def _axis(path: str, values: list[Any]) -> _Axis:
             if value == other and isinstance(value, bool) == isinstance(other, bool):  # 1 and 1.0 too
                 again = "twice" if repr(value) == repr(other) else f"beside {shown(other)}, which is equal"
                 raise InputError(f"{path}: lists {shown(value)} {again}")
-        if path.endswith(".noise") and any(isinstance(entry, list) for entry in value.values()):
+        single = not path.endswith(".noise") or is_mixture(value)
+        if not single and any(isinstance(entry, list) for entry in value.values()):
             raise InputError(f"{path}[{index}] = {shown(value)}: a list of laws holds laws with single values")
     return _Axis(path, values)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ARMS", "LOWER_BOUND", "SEPARATING", "UNIFORM", "CellChoice", "Choice", "Sweep", "in_words"]
+__all__ = ["ARMS", "LOWER_BOUND", "SEPARATING", "UNIFORM", "CellChoice", "Choice", "Sweep", "in_words", "is_mixture"]
 
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
 SEPARATING = ("lock", "long", "trap")  # further kinds, whose values are dials
@@ -67,16 +67,28 @@ class CellChoice:
         flat = {}
         for name, value in chosen.items():
             flat[name] = in_words(value)
-            if isinstance(value, Mapping):
+            if is_mixture(value):
+                flat[f"{name}.law"] = value["law"]
+            elif isinstance(value, Mapping):
                 flat |= {f"{name}.{field}": entry for field, entry in value.items()}
         return flat
+
+
+def is_mixture(value: Any) -> bool:
+    """Whether a value is the table of a mixture of laws, whose lists belong to it and multiply nothing."""
+    return isinstance(value, Mapping) and value.get("law") == "Mixture"
 
 
 def in_words(value: Any) -> Any:
     """A value as one entry of a table: a law as `Pareto(shape=2)`."""
     if not isinstance(value, Mapping):
         return value
-    arguments = ", ".join(f"{name}={entry}" for name, entry in value.items() if name != "law")
+
+    def written(entry: Any) -> str:
+        inside = is_mixture(value) and isinstance(entry, list)
+        return f"[{', '.join(str(in_words(one)) for one in entry)}]" if inside else str(entry)
+
+    arguments = ", ".join(f"{name}={written(entry)}" for name, entry in value.items() if name != "law")
     return f"{value.get('law', '')}({arguments})"
 
 

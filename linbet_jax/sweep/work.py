@@ -21,6 +21,7 @@ from linbet_jax import noise
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance, separating
 from linbet_jax.errors import InputError, named
+from linbet_jax.noise._base import without_mean
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
 from linbet_jax.simulation.results import Result
@@ -84,8 +85,7 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         return bandit
     law: Any = values.pop("noise", None)
     if law is not None:
-        arguments = dict(law)
-        law = getattr(noise, arguments.pop("law"))(**arguments)
+        law = _law(law)
     seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
     label = plain.value["label"]
     if source == LOWER_BOUND:
@@ -108,13 +108,23 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         )
     else:
         base = dataset(source, instance_seed=seed, resample=resample)
-        law, values["epsilon"] = law or base.noise, values.get("epsilon", base.epsilon)
+        law = law or base.noise
+        values["epsilon"] = values.get("epsilon", None if without_mean(law) else base.epsilon)
     if base.generator is not None:
         facts: dict[str, Any] = {"best_mean": base.best_mean, "arm_norm": base.arm_norm, **values}
         return LinearBandit.resampled(base.generator, law, name=label, **facts)
     assert base.arms is not None
     assert base.theta_star is not None
     return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
+
+
+def _law(values: Mapping[str, Any]) -> Any:
+    """The payoff law of a checked table."""
+    arguments = dict(values)
+    name = arguments.pop("law")
+    if name == "Mixture":
+        arguments["laws"] = [_law(part) for part in arguments["laws"]]
+    return getattr(noise, name)(**arguments)
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -21,12 +21,13 @@ from linbet_jax.simulation.checks import is_number
 from linbet_jax.storage.provenance import instance_digest
 from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins
-from linbet_jax.sweep.model import ARMS, Choice
+from linbet_jax.sweep.model import ARMS, Choice, is_mixture
 from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
 __all__ = ["instance_hash", "spec", "with_files"]
 
 EMPIRICAL = "Empirical"  # the law of numbers in a file
+_PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own for each arm"}  # laws no file can hold
 
 
 def spec(choice: Choice, folder: Path) -> dict[str, Any]:
@@ -70,7 +71,7 @@ def _written(value: Any) -> Any:
 def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
     """Hash of what is played, by content; what a function draws (fresh instances, changing sets) by what makes it."""
     drawn = None
-    if bandit.changing or bandit.resampling:
+    if bandit.changing or bandit.resampling or bandit.path is not None:
         options = sorted(plain["values"].get("options", {}).items())
         drawn = (plain["source"], bandit.num_arms, bandit.dim, bandit.best_mean, options)
     read = [plain["files"]] if "files" in plain else []
@@ -83,14 +84,18 @@ def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
 @functools.cache
 def _laws() -> dict[str, Any]:
     exported = {name: getattr(noise, name) for name in noise.__all__}
-    # Of numbers alone: a list in a sweep file multiplies the grid, so that it holds no mixture.
     plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
     numbers = {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
-    return {**numbers, EMPIRICAL: noise.Empirical}
+    return {**numbers, EMPIRICAL: noise.Empirical, "Mixture": noise.Mixture}
 
 
 def _with_residuals(values: Any, folder: Path, where: str) -> Any:
     """A law's table, with the numbers of the file that `Empirical` names read in."""
+    if is_mixture(values) and isinstance(values.get("laws"), list):
+        parts = [_with_residuals(part, folder, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
+        return {**values, "laws": parts}
+    if not isinstance(values, dict):
+        raise InputError(f'{where} = {shown(values)}: must be a law, {{law = "Pareto", shape = 2}} for example')
     if values.get("law") != EMPIRICAL or "residuals" not in values:
         return values
     where = f"{where}.residuals"
@@ -103,6 +108,11 @@ def _law(values: Any, where: str) -> Any:
     """The payoff law of `{law = "Pareto", shape = 2}`."""
     arguments = dict(values)
     name = arguments.pop("law", None)
+    if isinstance(name, str) and name in _PYTHON:
+        raise InputError(
+            f"{where}.law = {shown(name)}: is made of {_PYTHON[name]}, which a sweep file cannot hold; make the law"
+            " in a function of a module beside the file that returns the whole bandit: set = 'module:function'"
+        )
     if not isinstance(name, str) or name not in _laws():
         missing = "is missing" if name is None else f"= {shown(name)}: no such law"
         raise InputError(f"{where}.law {missing}{nearest(str(name), _laws())}")
@@ -113,6 +123,10 @@ def _law(values: Any, where: str) -> Any:
     for field, parameter in known.items():
         if parameter.default is parameter.empty and field not in arguments:
             raise InputError(f"{where}.{field}: is missing; {name} needs it")
+    if is_mixture(values):
+        if not isinstance(values["laws"], list):
+            raise InputError(f"{where}.laws = {shown(values['laws'])}: must be a list of laws")
+        arguments["laws"] = [_law(part, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
     try:
         return _laws()[name](**arguments)
     except (TypeError, ValueError) as error:
