@@ -33,6 +33,7 @@ from linbet_jax import theory
 from linbet_jax.bandits.bandit import Generator, LinearBandit
 from linbet_jax.bandits.separating import SEPARATING, Dials, lock_share, separating
 from linbet_jax.noise import Pareto, PayoffLaw, StudentT, TwoPoint, float_dtype
+from linbet_jax.noise.words import threefry_on_host
 
 __all__ = [
     "DATASETS",
@@ -275,12 +276,12 @@ def _instance(
 
 
 def _host_words(folds: tuple[int, ...], shape: tuple[int, ...]) -> npt.NDArray[np.uint32]:
-    """32-bit words of the key `folds[0]`, the other numbers folded in; the same under every PRNG setting of JAX."""
-    with jax.threefry_partitionable(True), jax.ensure_compile_time_eval():
-        key = jax.random.key(folds[0], impl="threefry2x32")
-        for number in folds[1:]:
-            key = jax.random.fold_in(key, np.uint32(number))
-        return np.asarray(jax.random.bits(key, shape, jnp.uint32))
+    """`jax.random.bits` of the key `folds[0]`, the other numbers folded in, without JAX: nothing compiles or starts."""
+    key = np.array([0, folds[0]], np.uint32)
+    for number in folds[1:]:
+        key = threefry_on_host(key, np.array([number], np.uint32))[:, 0]
+    left, right = threefry_on_host(key, np.arange(math.prod(shape), dtype=np.uint32))
+    return (left ^ right).reshape(shape)
 
 
 # The lower bound's instances ------------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.typing import ArrayLike, DTypeLike
 
 Words = tuple[jax.Array, jax.Array]
+_PARITY = np.uint32(0x1BD11BDA)
 _TURNS = (13, 15, 26, 6), (17, 29, 16, 24)  # Threefry's rotations, in turn
 
 
@@ -246,27 +248,41 @@ def threefry(first: jax.Array, second: jax.Array, counts: jax.Array) -> tuple[ja
     inside each of their uses. On a GPU each turn would be kernels of its own, and the rounds are written out.
     """
 
-    def group(words: Words, schedule: Any, number: Any, turns: tuple[int, ...]) -> Words:
-        left, right = words
-        for turn in turns:
-            left = left + right
-            right = ((right << np.uint32(turn)) | (right >> np.uint32(32 - turn))) ^ left
-        count = jnp.asarray(number, jnp.uint32) + np.uint32(1)
-        return left + schedule[(number + 1) % 3], right + schedule[(number + 2) % 3] + count
-
     def pair(number: jax.Array, words: Words, schedule: Any) -> Words:
-        return group(group(words, schedule, 2 * number, _TURNS[0]), schedule, 2 * number + 1, _TURNS[1])
+        for part in range(2):
+            place = 2 * number + part
+            words = _four_rounds(words, _TURNS[part], schedule[(place + 1) % 3], schedule[(place + 2) % 3], place)
+        return words
 
     def rolled(words: Words, keys: tuple[jax.Array, ...]) -> Words:
         schedule = jnp.stack(keys)
         words = jax.lax.fori_loop(np.int32(0), np.int32(2), lambda i, words: pair(i, words, schedule), words)
-        return group(words, schedule, 4, _TURNS[0])
-
-    def written_out(words: Words, keys: tuple[jax.Array, ...]) -> Words:
-        for number in range(5):
-            words = group(words, keys, number, _TURNS[number % 2])
-        return words
+        return _four_rounds(words, _TURNS[0], keys[2], keys[0], np.uint32(4))
 
     start = jnp.broadcast_to(first, counts.shape), counts + second
-    keys = first, second, first ^ second ^ np.uint32(0x1BD11BDA)
-    return jax.lax.platform_dependent(start, keys, cpu=rolled, default=written_out)
+    keys = first, second, first ^ second ^ _PARITY
+    return jax.lax.platform_dependent(start, keys, cpu=rolled, default=_twenty_rounds)
+
+
+def threefry_on_host(key: npt.NDArray[np.uint32], counts: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The same in NumPy, for host code that must not start JAX: key [2], counts [n] -> words [2, n]."""
+    first, second = key[:1], key[1:]
+    start = np.broadcast_to(first, counts.shape), counts + second
+    return np.stack(_twenty_rounds(start, (first, second, first ^ second ^ _PARITY)))
+
+
+def _twenty_rounds(words: Any, keys: Any) -> Any:
+    """Threefry's rounds, written out; of JAX or NumPy arrays."""
+    for place in range(5):
+        turns = _TURNS[place % 2]
+        words = _four_rounds(words, turns, keys[(place + 1) % 3], keys[(place + 2) % 3], np.uint32(place))
+    return words
+
+
+def _four_rounds(words: Any, turns: tuple[int, ...], first: Any, second: Any, place: Any) -> Any:
+    """Rounds 4 place + 1 to 4 place + 4, and the keys that are added after them."""
+    left, right = words
+    for turn in turns:
+        left = left + right
+        right = ((right << np.uint32(turn)) | (right >> np.uint32(32 - turn))) ^ left
+    return left + first, right + second + place.astype(np.uint32) + np.uint32(1)
