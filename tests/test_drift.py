@@ -48,6 +48,13 @@ def test_a_rotation_turns_by_its_angle_in_one_plane():
     assert path == lb.rotating(list(THETA), 0.1) != lb.rotating(THETA, 0.2)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_paths_keep_norms_whose_squares_are_out_of_range(unit):
+    rotation, jumps = lb.rotating(unit * THETA, 0.1), lb.jumping(unit * THETA, 2)
+    for vectors in (visited(rotation, 0, 5), visited(jumps, 0, 5)):
+        np.testing.assert_allclose(np.linalg.norm(vectors / unit, axis=1), NORM, rtol=1e-12)
+
+
 def test_a_jump_takes_a_new_direction_of_the_same_norm_in_every_replication():
     path = lb.jumping(THETA, 4)
     first, second = visited(path, 0, 13), visited(path, 1, 13)

@@ -7,6 +7,7 @@ package is proved for that.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,14 +117,14 @@ class _Jumping:
     """See `jumping`."""
 
     start: tuple[float, ...]
+    norm: float
     every: int
 
     def __call__(self, key: jax.Array, pull: jax.Array) -> jax.Array:
         number = (pull - 1) // self.every
         start = jnp.asarray(self.start)
         direction = jax.random.normal(jax.random.fold_in(key, number), start.shape, jnp.float32).astype(start.dtype)
-        length = jnp.sqrt(jnp.sum(start * start) / jnp.sum(direction * direction))
-        return jnp.where(number == 0, start, length * direction)
+        return jnp.where(number == 0, start, self.norm * (direction / jnp.sqrt(jnp.sum(direction * direction))))
 
 
 def rotating(theta_star: npt.ArrayLike, angle: float, towards: npt.ArrayLike | None = None) -> Path:
@@ -145,11 +146,11 @@ def rotating(theta_star: npt.ArrayLike, angle: float, towards: npt.ArrayLike | N
     aim = np.eye(start.size)[np.argmin(np.abs(start))] if towards is None else _array("towards", towards, 1)
     if aim.shape != start.shape:
         raise ValueError(f"towards must have length {start.size} like theta_star, got length {aim.size}")
-    norm = np.linalg.norm(start)
-    across = aim - start * (aim @ start / norm**2)
-    if not np.linalg.norm(across) > 1e-9 * np.linalg.norm(aim):
+    along, toward = _direction(start), _direction(aim)
+    across = toward - along * (toward @ along)
+    if not np.linalg.norm(across) > 1e-9:
         raise ValueError(f"towards must not lie along theta_star, got {aim.tolist()}")
-    across = across * (norm / np.linalg.norm(across))
+    across = _direction(across) * _norm(start)
     return _Rotating(tuple(start.tolist()), tuple(across.tolist()), turn)
 
 
@@ -166,7 +167,8 @@ def jumping(theta_star: npt.ArrayLike, every: int) -> Path:
     Raises:
         ValueError: naming the argument, its value and what is allowed.
     """
-    return _Jumping(tuple(_start(theta_star).tolist()), _integer("every", every, 1, 2**31 - 1))
+    start = _start(theta_star)
+    return _Jumping(tuple(start.tolist()), _norm(start), _integer("every", every, 1, 2**31 - 1))
 
 
 def _fixed_arms(bandit: Any) -> npt.NDArray[np.float64]:
@@ -182,3 +184,14 @@ def _start(theta_star: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if start.size < 2 or not np.any(start):
         raise ValueError(f"theta_star must have at least two entries that are not all 0, got {start.tolist()}")
     return start
+
+
+def _norm(vector: npt.NDArray[np.float64]) -> float:
+    """||vector||_2, whose squares may leave the range of floats."""
+    return math.hypot(*vector.tolist())
+
+
+def _direction(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The vector divided by its norm; zeros as they are."""
+    scaled = vector / (np.max(np.abs(vector)) or 1.0)
+    return np.asarray(scaled / (np.linalg.norm(scaled) or 1.0))
