@@ -22,6 +22,7 @@ from linbet_jax.bandits.bandit import (
     _bound,
     _evaluated,
     _finite,
+    _law,
     _moments,
     _name,
     _nonnegative,
@@ -55,7 +56,8 @@ def drifting(
             t (a traced int32, 1..T): fold what you need into it, or use t alone for one path in all replications.
         theta_norm: S, at least ||theta_star||_2 all along; by default the bandit's.
         mean_bound: L, by default arm_norm * theta_norm.
-        raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound].
+        raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound], which a law of
+            one's own says by `moment_bounds`.
         central_moment_bound: c, by default likewise.
         name: a label for tables and files; by default the bandit's, with "drifting" before it.
 
@@ -64,17 +66,18 @@ def drifting(
             when a bound does not hold, or the law does not allow a mean, in a sample of up to 16 pulls, 1 to 32 768.
     """
     arms = _fixed_arms(bandit)
+    law = _law(bandit.noise, raw_moment_bound, central_moment_bound, fixed=False)
     result = _traced("path", path, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
     if not _real(result, (bandit.dim,)):
         allowed = f"theta_star of shape [d], real numbers with d = {bandit.dim}"
         raise ValueError(f"path must return {allowed}, got {result!r}")
     norm = bandit.theta_norm if theta_norm is None else _nonnegative("theta_norm", theta_norm)
     largest = bandit.arm_norm * norm if mean_bound is None else _nonnegative("mean_bound", mean_bound)
-    raw, central, std = _moments(bandit.noise, 1.0 + bandit.epsilon, -largest, largest)
+    raw, central, std = _moments(law, 1.0 + bandit.epsilon, -largest, largest)
     moved = LinearBandit._make(
         arms=arms,
         theta_star=None,
-        noise=bandit.noise,
+        noise=law,
         epsilon=bandit.epsilon,
         raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
         central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
