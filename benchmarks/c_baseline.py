@@ -141,7 +141,7 @@ def load() -> CBaseline:
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise CompilerError(f"there is no C compiler ({', '.join(COMPILERS)}) on the path")
-    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    said = _run(compiler, "--version")
     found = CBaseline(compiler, next(iter(said.stdout.splitlines()), compiler).strip())
     _compiled(compiler, Sizes())
     return found
@@ -151,16 +151,29 @@ def load() -> CBaseline:
 def _compiled(compiler: str, sizes: Sizes) -> ctypes.CDLL:
     """The library for these sizes; its file is gone once it is loaded."""
     told = [f"-D{name.upper()}={size}" for name, size in sizes._asdict().items()]
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "c_baseline.so"
-        command = [compiler, *FLAGS, *told, "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        try:
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder) / "c_baseline.so"
+            done = _run(compiler, *FLAGS, *told, "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-lm")
             if done.returncode:
-                raise OSError(next((line for line in done.stderr.splitlines() if "error" in line), done.stderr))
+                lines = done.stderr.split("\n")
+                reason = next((line for line in lines if "error" in line), " ".join(done.stderr.split()))
+                raise OSError(reason or f"it ends with status {done.returncode}")
             return ctypes.CDLL(str(library))
-        except OSError as error:
-            raise CompilerError(f"{compiler} does not compile {SOURCE.name} here: {error}") from error
+    except OSError as error:
+        raise CompilerError(f"{compiler} does not compile {SOURCE.name} here: {error}") from error
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    """What a command writes and how it ends.
+
+    Raises:
+        CompilerError: it cannot be started.
+    """
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise CompilerError(f"{command[0]} cannot be started: {error.strerror or error}") from error
 
 
 def _sizes(problem: Problem) -> Sizes:

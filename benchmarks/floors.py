@@ -38,7 +38,7 @@ def floor(problem: Problem) -> Floor:
 
 
 def _state(problem: Problem) -> Any:
-    """The shapes of the state that the simulator carries from pull to pull once the first phase is over."""
+    """The shapes of the state that the simulator carries from pull to pull."""
     policy, bandit = problem.made, problem.bandit
     assert bandit.arms is not None
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), jnp.float64), problem.params)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import baseline
@@ -275,7 +276,17 @@ def test_without_a_compiler_there_is_a_sentence(monkeypatch, tmp_path):
     (tmp_path / "gcc").chmod(0o755)
     loops, said = bench._loops()
     assert loops is None
-    assert said == f"C was not measured: {tmp_path}/gcc does not compile c_baseline.c here: an error: no such option."
+    refused = f"C was not measured: {tmp_path}/gcc does not compile c_baseline.c here: "
+    assert said == f"{refused}an error: no such option."
+    (tmp_path / "gcc").write_text("#!/bin/sh\nprintf '\\377'\nexit 3\n", encoding="utf-8")  # no UTF-8, and no reason
+    assert bench._loops() == (None, f"{refused}it ends with status 3.")
+    (tmp_path / "gcc").write_text("no program", encoding="utf-8")
+    assert bench._loops() == (None, f"C was not measured: {tmp_path}/gcc cannot be started: Exec format error.")
+    (tmp_path / "gcc").write_text("#!/bin/sh\n", encoding="utf-8")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    loops, said = bench._loops()
+    assert loops is None
+    assert said.startswith(f"{refused}[Errno 2] No such file or directory: ")
 
 
 def test_the_script_says_what_differs(tmp_path):

@@ -18,6 +18,22 @@ ARMS = RANDOM.normal(size=(6, 3))
 THETA = np.array([0.8, -0.3, 0.5])
 NORM = float(np.linalg.norm(THETA))
 STILL = lb.LinearBandit(ARMS, THETA, lb.noise.StudentT(3.0, scale=0.5))
+CAUCHY = lb.noise.StudentT(1.0)
+
+
+class Own:
+    """A law that says no moments."""
+
+    name, max_order, mean_range = "own", math.inf, (-math.inf, math.inf)
+
+    def standard(self, key, dtype=None):
+        return jax.random.normal(key, dtype=lb.noise.float_dtype(dtype))
+
+    def payoff(self, standard, mean):
+        return mean + standard
+
+
+OWN = lb.LinearBandit(ARMS, THETA, Own(), raw_moment_bound=3.0, central_moment_bound=1.0)
 AXIS = np.array([0.0, 1.0, 0.0])  # where theta_star is smallest in size
 KEY = jax.random.key(3)
 SEEDS = 2
@@ -46,6 +62,13 @@ def test_a_rotation_turns_by_its_angle_in_one_plane():
     assert back[1] @ THETA == pytest.approx(NORM**2 * math.cos(0.1), rel=1e-12)
     assert back[1][0] < THETA[0]
     assert path == lb.rotating(list(THETA), 0.1) != lb.rotating(THETA, 0.2)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_paths_keep_norms_whose_squares_are_out_of_range(unit):
+    rotation, jumps = lb.rotating(unit * THETA, 0.1), lb.jumping(unit * THETA, 2)
+    for vectors in (visited(rotation, 0, 5), visited(jumps, 0, 5)):
+        np.testing.assert_allclose(np.linalg.norm(vectors / unit, axis=1), NORM, rtol=1e-12)
 
 
 def test_a_jump_takes_a_new_direction_of_the_same_norm_in_every_replication():
@@ -155,6 +178,11 @@ def test_a_mean_that_the_law_does_not_have_is_a_fault_of_its_pull():
             "theta_norm must be at least .* a sample of 16",
         ),
         (lambda: lb.drifting(STILL, lb.jumping(THETA, 1), mean_bound=0.1), "mean_bound must be at least "),
+        (lambda: lb.drifting(OWN, lb.jumping(THETA, 9), central_moment_bound=1.0), "Own has no moment_bounds .needed"),
+        (
+            lambda: lb.drifting(lb.LinearBandit(ARMS, THETA, CAUCHY), lb.jumping(THETA, 9), raw_moment_bound=1.0),
+            "raw_moment_bound must not be given for Student t.1., which has no mean, got 1.0",
+        ),
         (lambda: lb.rotating(THETA, math.nan), "angle must be finite, got nan"),
         (lambda: lb.rotating(THETA, "much"), "angle must be one finite number, got 'much'"),
         (lambda: lb.rotating(THETA, 0.1, towards=2 * THETA), "towards must not lie along theta_star, got "),
@@ -168,6 +196,11 @@ def test_a_mean_that_the_law_does_not_have_is_a_fault_of_its_pull():
 def test_what_does_not_move_is_refused(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_a_law_of_one_s_own_moves_with_bounds_that_are_given():
+    moved = lb.drifting(OWN, lb.jumping(THETA, 9), raw_moment_bound=4.0, central_moment_bound=1.0)
+    assert (moved.raw_moment_bound, moved.central_moment_bound) == (4.0, 1.0)
 
 
 def test_coverage_needs_a_theta_star_that_stays():

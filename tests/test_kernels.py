@@ -590,10 +590,16 @@ def test_batching_equals_a_loop():
         lambda: kernels.truncated_estimate(jnp.ones((4, 3)), jnp.ones(5), jnp.eye(3), 1.0),
         lambda: kernels.truncated_estimate(jnp.ones((4, 3)), jnp.ones(4), jnp.eye(3), 1.0, mask=jnp.ones(3, bool)),
         lambda: kernels.optimistic_arm(jnp.ones((4, 3)), jnp.ones(2), jnp.eye(3), 1.0),
+        lambda: kernels.optimistic_arm(jnp.ones((4, 3)), jnp.ones(3), jnp.eye(3), jnp.ones(4)),
         lambda: kernels.median_of_means(jnp.ones(4), 5),
         lambda: kernels.median_of_means(jnp.ones(4), 0),
+        lambda: kernels.truncated_estimate(jnp.ones((4, 3)), jnp.ones(4), jnp.eye(3), jnp.ones(3)),
         lambda: kernels.doubtful_init(0, 4),
         lambda: kernels.doubtful_init(3, 0),
+        lambda: kernels.doubtful_init(3, 1.5),
+        lambda: kernels.doubtful_init(3, None),
+        lambda: kernels.doubtful_update(STATE, jnp.ones(2), 1.0, jnp.eye(2), jnp.ones(4)),  # as many as slots
+        lambda: kernels.doubtful_estimate(STATE, jnp.ones(3), jnp.eye(2), jnp.eye(2)),
     ],
 )
 def test_wrong_shapes_are_refused_before_anything_runs(call):

@@ -1054,11 +1054,27 @@ def test_the_cauchy_law_by_two_names():
         assert law.exceeded(0.25) == pytest.approx(2.0 * math.tan(3 * math.pi / 8), rel=1e-9)
 
 
+def test_a_cdf_is_right_as_far_out_as_floats_reach():
+    for df in (0.002, 0.3, 1.0, 3.0):
+        law, edge = StudentT(df), 1e8 * math.sqrt(df)
+        x = -edge * np.array([0.5, 0.99, 1.01, 1e3])
+        np.testing.assert_allclose(law.cdf(x), stats.t.cdf(x, df), rtol=1e-13)
+    far = StudentT(0.002)
+    assert far.cdf(-1e300) / far.cdf(-1e100) == pytest.approx(1e200**-0.002, rel=1e-12)  # a power
+    assert 1.0 - far.cdf(1e300) == pytest.approx(far.cdf(-1e300), rel=1e-12)
+    x = np.array([-math.inf, -1e308, 0.0, 1e308, math.inf])
+    for law in (StudentT(1.0, 1e-300), Gaussian(1e-300), *map(SymmetricStable, (0.5001, 0.999, 1.0, 1.5, 1.9999))):
+        np.testing.assert_allclose(law.cdf(x), [0.0, 0.0, 0.5, 1.0, 1.0], rtol=1e-12, atol=1e-150)
+    assert SymmetricStable(0.6).cdf(-1e300) / SymmetricStable(0.6).cdf(-1e100) == pytest.approx(1e-120, rel=1e-9)
+
+
 def test_the_size_that_noise_exceeds():
     assert Gaussian(2.0).exceeded(0.05) == pytest.approx(2.0 * stats.norm.ppf(0.975), rel=1e-12)
     assert CenteredPareto(2.5).exceeded(1e-6) == pytest.approx(stats.pareto.isf(1e-6, 2.5) - 2.5 / 1.5, rel=1e-9)
     assert Mixture([StudentT(1.0), Gaussian()], [1, 1]).exceeded(0.25) < StudentT(1.0).exceeded(0.25)
     assert Pareto(2.0).exceeded(0.25) == math.inf  # it grows with the mean
+    assert StudentT(0.0011).exceeded(0.25) == math.inf  # some 10^500
+    assert SymmetricStable(1.9999).exceeded(0.25) == pytest.approx(math.sqrt(2.0) * stats.norm.ppf(0.875), rel=1e-3)
     with pytest.raises(ValueError, match="probability must satisfy 0 < probability < 1, got 1.0"):
         Gaussian().exceeded(1.0)
 

@@ -233,6 +233,7 @@ def test_a_notebook_shows_a_summary_as_a_table():
     assert table.startswith("<table><tr><th>seeds</th><td>4 of 5, the others unhealthy</td></tr>")
     for name, value in {"mean": 4, "median": 2.5, "0.9 quantile": np.quantile(values[:4], 0.9)}.items():
         assert f"<tr><th>{name}</th><td>{value:.5g}</td></tr>" in table
+    assert "<tr><th>record</th><td>none</td></tr></table>" in regret.summarize(np.ones((4, 0)))._repr_html_()
     curve = regret.summarize(np.stack([values[:4], 2 * values[:4]], axis=1))._repr_html_()
     assert "<tr><th>record</th><td>the last of 2</td></tr><tr><th>mean</th><td>8</td></tr>" in curve
 

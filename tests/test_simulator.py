@@ -468,7 +468,7 @@ def test_rank_one_updates_do_not_drift_in_a_million_pulls(name, horizon):
 
 @pytest.mark.parametrize(
     ("dim", "block", "seeds"),
-    [(10, 16, 16), (20, 16, 8), (20, 64, 8), (40, 16, 8), (20, 24, 12), (20, 8, 8), (20, 4, 4), (20, 63, 63)],
+    [(10, 16, 16), (20, 16, 8), (20, 64, 8), (40, 16, 8), (40, 24, 12), (20, 8, 8), (20, 4, 4), (20, 63, 63)],
 )
 def test_states_that_fill_a_cache_are_worked_on_in_halves(dim, block, seeds):
     bandit = bandit_of(4, dim)

@@ -98,6 +98,15 @@ def test_the_quantile_is_the_law_s_own_or_the_one_given():
     assert own.noise_quantile == math.inf
     with pytest.raises(ValueError, match=r"quantile=None: the noise has no moment for crmm .* must be R with P"):
         lb.make_policy("crmm", own, horizon=2_000)
+    Own.exceeded = lambda self, probability: "much"
+    with pytest.raises(ValueError, match=r"noise: own.exceeded\(0.25\) must return a number of at least 0, got 'much'"):
+        lb.make_policy("crmm", own, horizon=2_000)
+
+
+def test_a_quantile_whose_square_floats_do_not_hold():
+    lb.make_policy("mean_of_medians", BANDIT, horizon=2_000, quantile=1e200)  # OFUL takes no square
+    with pytest.raises(ValueError, match="base='tofu', .*raw_moment_bound=inf: must be "):
+        lb.make_policy("mean_of_medians", BANDIT, horizon=2_000, quantile=1e200, base="tofu")
 
 
 def test_regret_is_by_the_centres():

@@ -399,7 +399,12 @@ class LinearBandit:
     @property
     def noise_quantile(self) -> float:
         """R with P(|payoff - mean| > R) <= 1/4 at every mean, from the law; math.inf where it does not say."""
-        return float(self.noise.exceeded(0.25)) if _has(self.noise, "exceeded") else math.inf  # type: ignore[attr-defined]
+        size: Any = self.noise.exceeded(0.25) if _has(self.noise, "exceeded") else math.inf  # type: ignore[attr-defined]
+        number = float(size) if isinstance(size, (int, float, np.number)) else math.nan
+        if not number >= 0.0:
+            allowed = "exceeded(0.25) must return a number of at least 0"
+            raise ValueError(f"noise: {self.noise.name}.{allowed}, got {size!r}")
+        return number
 
     @property
     def resampling(self) -> bool:

@@ -7,6 +7,7 @@ package is proved for that.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from linbet_jax.bandits.bandit import (
     _bound,
     _evaluated,
     _finite,
+    _law,
     _moments,
     _name,
     _nonnegative,
@@ -54,7 +56,8 @@ def drifting(
             t (a traced int32, 1..T): fold what you need into it, or use t alone for one path in all replications.
         theta_norm: S, at least ||theta_star||_2 all along; by default the bandit's.
         mean_bound: L, by default arm_norm * theta_norm.
-        raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound].
+        raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound], which a law of
+            one's own says by `moment_bounds`.
         central_moment_bound: c, by default likewise.
         name: a label for tables and files; by default the bandit's, with "drifting" before it.
 
@@ -63,17 +66,18 @@ def drifting(
             when a bound does not hold, or the law does not allow a mean, in a sample of up to 16 pulls, 1 to 32 768.
     """
     arms = _fixed_arms(bandit)
+    law = _law(bandit.noise, raw_moment_bound, central_moment_bound, fixed=False)
     result = _traced("path", path, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
     if not _real(result, (bandit.dim,)):
         allowed = f"theta_star of shape [d], real numbers with d = {bandit.dim}"
         raise ValueError(f"path must return {allowed}, got {result!r}")
     norm = bandit.theta_norm if theta_norm is None else _nonnegative("theta_norm", theta_norm)
     largest = bandit.arm_norm * norm if mean_bound is None else _nonnegative("mean_bound", mean_bound)
-    raw, central, std = _moments(bandit.noise, 1.0 + bandit.epsilon, -largest, largest)
+    raw, central, std = _moments(law, 1.0 + bandit.epsilon, -largest, largest)
     moved = LinearBandit._make(
         arms=arms,
         theta_star=None,
-        noise=bandit.noise,
+        noise=law,
         epsilon=bandit.epsilon,
         raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
         central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
@@ -116,14 +120,14 @@ class _Jumping:
     """See `jumping`."""
 
     start: tuple[float, ...]
+    norm: float
     every: int
 
     def __call__(self, key: jax.Array, pull: jax.Array) -> jax.Array:
         number = (pull - 1) // self.every
         start = jnp.asarray(self.start)
         direction = jax.random.normal(jax.random.fold_in(key, number), start.shape, jnp.float32).astype(start.dtype)
-        length = jnp.sqrt(jnp.sum(start * start) / jnp.sum(direction * direction))
-        return jnp.where(number == 0, start, length * direction)
+        return jnp.where(number == 0, start, self.norm * (direction / jnp.sqrt(jnp.sum(direction * direction))))
 
 
 def rotating(theta_star: npt.ArrayLike, angle: float, towards: npt.ArrayLike | None = None) -> Path:
@@ -145,11 +149,11 @@ def rotating(theta_star: npt.ArrayLike, angle: float, towards: npt.ArrayLike | N
     aim = np.eye(start.size)[np.argmin(np.abs(start))] if towards is None else _array("towards", towards, 1)
     if aim.shape != start.shape:
         raise ValueError(f"towards must have length {start.size} like theta_star, got length {aim.size}")
-    norm = np.linalg.norm(start)
-    across = aim - start * (aim @ start / norm**2)
-    if not np.linalg.norm(across) > 1e-9 * np.linalg.norm(aim):
+    along, toward = _direction(start), _direction(aim)
+    across = toward - along * (toward @ along)
+    if not np.linalg.norm(across) > 1e-9:
         raise ValueError(f"towards must not lie along theta_star, got {aim.tolist()}")
-    across = across * (norm / np.linalg.norm(across))
+    across = _direction(across) * _norm(start)
     return _Rotating(tuple(start.tolist()), tuple(across.tolist()), turn)
 
 
@@ -166,7 +170,8 @@ def jumping(theta_star: npt.ArrayLike, every: int) -> Path:
     Raises:
         ValueError: naming the argument, its value and what is allowed.
     """
-    return _Jumping(tuple(_start(theta_star).tolist()), _integer("every", every, 1, 2**31 - 1))
+    start = _start(theta_star)
+    return _Jumping(tuple(start.tolist()), _norm(start), _integer("every", every, 1, 2**31 - 1))
 
 
 def _fixed_arms(bandit: Any) -> npt.NDArray[np.float64]:
@@ -182,3 +187,14 @@ def _start(theta_star: npt.ArrayLike) -> npt.NDArray[np.float64]:
     if start.size < 2 or not np.any(start):
         raise ValueError(f"theta_star must have at least two entries that are not all 0, got {start.tolist()}")
     return start
+
+
+def _norm(vector: npt.NDArray[np.float64]) -> float:
+    """||vector||_2, whose squares may leave the range of floats."""
+    return math.hypot(*vector.tolist())
+
+
+def _direction(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The vector divided by its norm; zeros as they are."""
+    scaled = vector / (np.max(np.abs(vector)) or 1.0)
+    return np.asarray(scaled / (np.linalg.norm(scaled) or 1.0))

@@ -48,7 +48,7 @@ class Algorithm:
         complexity: the paper's entry; empty where it has none.
         storage: likewise.
         time_from: smallest T that enters the fit of the time: below it the fixed cost of a launch (some milliseconds)
-            or TOFU's first pulls, which have a larger buffer, show.
+            or TOFU's first pulls, which leave more payoffs in doubt, show.
     """
 
     label: str

@@ -57,8 +57,9 @@ def optimistic_arm(arms: jax.Array, center: jax.Array, gram_inverse: jax.Array, 
     """
     arms, center, gram_inverse, radius = floats(arms=arms, center=center, gram_inverse=gram_inverse, radius=radius)
     dim = arms.shape[-1]
-    if arms.ndim != 2 or center.shape != (dim,) or gram_inverse.shape != (dim, dim):
+    if arms.ndim != 2 or center.shape != (dim,) or gram_inverse.shape != (dim, dim) or radius.shape != ():
         raise ValueError(
-            f"arms {arms.shape}, center {center.shape}, gram_inverse {gram_inverse.shape}: expected [K, d], [d], [d, d]"
+            f"arms {arms.shape}, center {center.shape}, gram_inverse {gram_inverse.shape}, radius {radius.shape}:"
+            " expected [K, d], [d], [d, d], []"
         )
     return argmax_index(dot(arms, center), squared_widths(arms, gram_inverse), radius)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from linbet_jax.kernels.arguments import floats
 from linbet_jax.kernels.gram import compensated, dot
@@ -99,9 +100,11 @@ def truncated_estimate(
         ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     features, payoffs, gram, level = floats(features=features, payoffs=payoffs, gram=gram, level=level)
-    if features.ndim != 2 or payoffs.shape != features.shape[:1] or gram.shape != (features.shape[1],) * 2:
+    square = (features.shape[-1],) * 2 if features.ndim == 2 else None
+    if payoffs.shape != features.shape[:1] or gram.shape != square or level.shape != ():
         raise ValueError(
-            f"features {features.shape}, payoffs {payoffs.shape}, gram {gram.shape}: expected [n, d], [n], [d, d]"
+            f"features {features.shape}, payoffs {payoffs.shape}, gram {gram.shape}, level {level.shape}: expected"
+            " [n, d], [n], [d, d], []"
         )
     if mask is not None and mask.shape != payoffs.shape:
         raise ValueError(f"mask {mask.shape}: expected the shape of payoffs, {payoffs.shape}")
@@ -141,13 +144,14 @@ def doubtful_init(dim: int, capacity: int, dtype: jnp.dtype | type = float) -> D
     """An empty state for features [dim] and at least ``capacity`` doubtful payoffs at a time, up to whole tiles of 8.
 
     Raises:
-        ValueError: if dim or capacity is below 1, or dtype is neither float32 nor float64.
+        ValueError: if dim or capacity is no integer of at least 1, or dtype is neither float32 nor float64.
     """
     if jnp.dtype(dtype) not in (jnp.float32, jnp.float64):
         raise ValueError(f"dtype must be float32 or float64, got {jnp.dtype(dtype)}")
-    for name, value in (("dim", dim), ("capacity", capacity)):
-        if value < 1:
-            raise ValueError(f"{name}={value}: must be at least 1")
+    sizes: dict[str, Any] = {"dim": dim, "capacity": capacity}
+    for name, value in sizes.items():
+        if not (isinstance(value, (int, np.integer)) and value >= 1):
+            raise ValueError(f"{name}={value!r}: must be an integer of at least 1")
     width = min(_TILE, capacity + 1)
     tiles = -(-(capacity + 1) // width)
     return DoubtfulState(
@@ -191,9 +195,10 @@ def doubtful_update(
     """
     feature, payoff, root, level = floats(feature=feature, payoff=payoff, root=root, level=level)
     dim = state.moments.shape[0]
-    if feature.shape != (dim,) or jnp.shape(payoff) != () or root.shape != (dim, dim):
+    if feature.shape != (dim,) or payoff.shape != () or root.shape != (dim, dim) or level.shape != ():
         raise ValueError(
-            f"feature {feature.shape}, payoff {jnp.shape(payoff)}, root {root.shape}: expected [d], [], [d, d], d={dim}"
+            f"feature {feature.shape}, payoff {payoff.shape}, root {root.shape}, level {level.shape}: expected"
+            f" [d], [], [d, d], [], d={dim}"
         )
     return _updated(state, feature, payoff, root, level, two_sided, _every_tile)
 
@@ -344,6 +349,15 @@ def doubtful_estimate(state: DoubtfulState, sums: jax.Array, gram_inverse: jax.A
         sums: [d], s as returned by the update.
         gram_inverse: [d, d], V^-1.
         root: [d, d], the W given to the update.
+
+    Raises:
+        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     sums, gram_inverse, root = floats(sums=sums, gram_inverse=gram_inverse, root=root)
+    dim = state.moments.shape[0]
+    if sums.shape != (dim,) or gram_inverse.shape != (dim, dim) or root.shape != (dim, dim):
+        raise ValueError(
+            f"sums {sums.shape}, gram_inverse {gram_inverse.shape}, root {root.shape}: expected [d], [d, d], [d, d],"
+            f" d={dim}"
+        )
     return dot(gram_inverse, state.moments) + dot(root.T, sums)

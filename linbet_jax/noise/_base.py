@@ -281,7 +281,8 @@ class Base(PayoffLaw):
     def cdf(self, x: Host, mean: Host = 0.0) -> Host:
         """Returns P(payoff <= x), host float64, broadcasting x with mean."""
         self.check_means(mean)
-        return _scalar(self._cdf(*np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(mean, np.float64))))
+        with np.errstate(over="ignore"):  # (x - mean) / scale may be inf
+            return _scalar(self._cdf(*np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(mean, np.float64))))
 
     def std(self, mean: Host = 0.0) -> Host:
         """Returns the standard deviation of a payoff with this mean, infinite where there is no variance."""
@@ -291,15 +292,24 @@ class Base(PayoffLaw):
         return _scalar(np.full(np.shape(mean), math.inf))
 
     def exceeded(self, probability: float) -> float:
-        """Returns the smallest R with P(|payoff - mean| > R) <= probability, inf where it grows with the mean."""
+        """Returns the smallest R with P(|payoff - mean| > R) <= probability.
+
+        It is inf where it grows with the mean, and where it is above 1e304.
+        """
         probability = limited(f"{self.name}: probability", "probability", probability, 0.0, 1.0)
         if self.form != ADDED:
             return math.inf
+
+        def too_often(log_size: float) -> bool:
+            below, most = np.asarray(self.cdf(np.array([-1.0, 1.0]) * math.exp(log_size))).tolist()
+            return bool(below + (1.0 - most) > probability)
+
         low, high = -700.0, 700.0  # log R
+        if too_often(high):
+            return math.inf
         for _ in range(64):
             half = 0.5 * (low + high)
-            below, most = np.asarray(self.cdf(np.array([-1.0, 1.0]) * math.exp(half))).tolist()
-            low, high = (half, high) if below + (1.0 - most) > probability else (low, half)
+            low, high = (half, high) if too_often(half) else (low, half)
         return math.exp(high)
 
     def raw_moment(self, order: float, mean: Host = 0.0) -> Host:

@@ -55,7 +55,13 @@ class StudentT(Additive):
         return polar(words, self.df, dtype)
 
     def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
-        return np.asarray(special.stdtr(self.df, (x - mean) / self.scale))
+        place = (x - mean) / self.scale
+        near = special.stdtr(self.df, place)
+        # Far out, where SciPy's ends: P(T > x) = (df/x^2)^(df/2) / (df B(df/2, 1/2)) to a share of df/x^2.
+        size = np.maximum(np.abs(place), 1e8 * math.sqrt(self.df))
+        log = self.df * (0.5 * math.log(self.df) - np.log(size)) - special.betaln(0.5 * self.df, 0.5)
+        tail = np.exp(log - math.log(self.df))
+        return np.where(np.abs(place) < size, near, np.where(place < 0.0, tail, 1.0 - tail))
 
     def _central(self, order: float, mean: Array) -> float:
         if order == 2.0:

@@ -160,14 +160,15 @@ def stable_above(alpha: float, size: float) -> float:
     with V(z) = (sin z / sin(alpha (pi/2 - z)))^(alpha/(alpha-1)) cos((alpha-1) (pi/2 - z)) / sin z; for alpha < 1 that
     of 1 - exp(-R). At alpha = 1 it is Cauchy's law.
     """
-    if size == 0.0 or alpha == 1.0:
-        return math.atan2(1.0, size) / math.pi if size else 0.5
+    if size == 0.0 or size == math.inf or alpha == 1.0:
+        return math.atan2(1.0, size) / math.pi
     power = alpha / (alpha - 1.0)
     spare, end = 0.5 * math.pi * (2.0 - alpha), math.log(0.5 * math.pi)
 
     def log_rate(log_z: Array) -> Array:
         z = np.exp(log_z)
-        top, bottom = np.log(np.sin(z)), np.log(np.sin(np.minimum(alpha * (0.5 * math.pi - z), spare + alpha * z)))
+        top = log_z + np.log(np.sinc(z / math.pi))  # log sin z, also where z is 0
+        bottom = np.log(np.sin(np.minimum(alpha * (0.5 * math.pi - z), spare + alpha * z)))
         rest = np.log(np.sin(spare + (alpha - 1.0) * z)) - top
         return np.asarray(power * (math.log(size) + top - bottom) + rest)
 

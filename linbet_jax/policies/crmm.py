@@ -114,8 +114,8 @@ def quantile_of(
     exact = float(getattr(setup.bandit, "noise_quantile", math.inf))
     if exact == math.inf:
         raise ValueError(
-            f"quantile=None: the noise has no moment for {policy} to take it from, and its law does not say it; must be"
-            " R with P(|noise| > R) of at most 1/4"
+            f"quantile=None: the noise has no moment for {policy} to take it from, and its law says no finite one; must"
+            " be R with P(|noise| > R) of at most 1/4"
         )
     return exact, (f"{policy}'s quantile is the law's own: the noise has no moment",)
 

@@ -149,10 +149,11 @@ def make_mean_of_medians(
     schedule = functools.partial(theory.mean_of_medians_schedule, blocks=blocks)
     groups, epochs = schedule(setup.horizon, delta=setup.delta)
     options = registry.options(base)
-    known: dict[str, Any] = {"epsilon": 1.0, "central_moment_bound": scale**2 / blocks}
+    known: dict[str, Any] = {"epsilon": 1.0, "central_moment_bound": scale * scale / blocks}
     known["noise_scale"] = scale / math.sqrt(blocks)
     if "raw_moment_bound" in options:
-        known["raw_moment_bound"] = scale**2 / blocks + setup.known("mean_bound", mean_bound) ** 2
+        largest = setup.known("mean_bound", mean_bound)
+        known["raw_moment_bound"] = scale * scale / blocks + largest * largest
     elif mean_bound is not None:
         number("mean_bound", mean_bound)
     if theta_norm is not None:

@@ -172,8 +172,8 @@ def tofu(
         root: ``"symmetric"`` (the paper) or ``"cholesky"`` (a cheaper algorithm with the same analysis and radius).
         epochs: M, re-truncate the history only M times (Remark 3); None re-truncates at every pull.
         history: pulls that the history buffer holds, the horizon; needed by ``method="full"`` and ``epochs``.
-        capacity: slots for doubtful payoffs, by default six per dimension. A replication that needs more is repeated
-            with four times as many.
+        capacity: slots for doubtful payoffs, by default six per dimension and at least 31, up to whole tiles of 8. A
+            replication that needs more is repeated with four times as many.
         condition: largest condition number of V covered by the symmetric root; likewise repeated when exceeded.
 
     Raises:

@@ -502,7 +502,7 @@ def _side_by_side(batch: _Batch, policy: Policy) -> int:
     seeds = batch.block
     if batch.lanes.on_cpu:
         held = _seed_bytes(policy, batch.grid[0], batch.bandit, 0, batch.dtype)
-        while seeds % 2 == 0 and seeds > FEWEST and seeds * held > CACHE_BYTES:
+        while seeds % 2 == 0 and seeds // 2 >= FEWEST and seeds * held > CACHE_BYTES:
             seeds //= 2
     return seeds
 

@@ -109,7 +109,7 @@ class Summary:
         """A table in a notebook; of a curve its last record."""
         rows = {"seeds": f"{self.n} of {self.seeds}, the others unhealthy" if self.unhealthy else f"{self.n}"}
         if np.ndim(self.mean):
-            rows["record"] = f"the last of {np.size(self.mean)}"
+            rows["record"] = f"the last of {np.size(self.mean)}" if np.size(self.mean) else "none"
         if np.size(self.mean):
             numbers = (self.mean, self.low, self.high, self.median, *self.quantile((0.9, 0.99)), self.sd)
             mean, low, high, *others = (f"{float(np.ravel(values)[-1]):.5g}" for values in numbers)
