@@ -113,7 +113,7 @@ def truncated_estimate(
 
 
 class DoubtfulState(NamedTuple):
-    """What the pruned form keeps of a history: C doubtful payoffs at most, in n tiles of m slots, near the first.
+    """What the pruned form keeps of a history: the doubtful payoffs lie in n tiles of m slots, C in all.
 
     Attributes:
         moments: [d], sum of y x over the settled payoffs.
@@ -200,7 +200,7 @@ def doubtful_update(
             f"feature {feature.shape}, payoff {payoff.shape}, root {root.shape}, level {level.shape}: expected"
             f" [d], [], [d, d], [], d={dim}"
         )
-    return _updated(state, feature, payoff, root, level, two_sided, _every_tile)
+    return _updated(state, feature, payoff, root, level, two_sided, in_use_only=False)
 
 
 def doubtful_update_on_cpu(
@@ -210,7 +210,7 @@ def doubtful_update_on_cpu(
 
     Under ``vmap`` as many tiles as the fullest state needs. It has no derivative in reverse mode.
     """
-    return _updated(state, feature, payoff, root, level, two_sided, _tiles_in_use)
+    return _updated(state, feature, payoff, root, level, two_sided, in_use_only=True)
 
 
 class _Test(NamedTuple):
@@ -232,7 +232,6 @@ class _Sums(NamedTuple):
 
 
 _Slots = tuple[jax.Array, jax.Array, jax.Array]  # features [n, d, m], payoffs [n, m] and live [n, m]; of a tile no n
-_Walk = Callable[[bool, jax.Array, _Slots, _Test], tuple[jax.Array, _Sums]]
 
 
 def _updated(
@@ -242,7 +241,8 @@ def _updated(
     root: jax.Array,
     level: jax.Array,
     two_sided: bool,
-    walk: _Walk,
+    *,
+    in_use_only: bool,
 ) -> tuple[DoubtfulState, jax.Array]:
     tiles, width = state.payoffs.shape
     payoff = jnp.where(jnp.isinf(payoff) & jnp.all(feature == 0), 0, payoff)  # it says nothing of theta
@@ -250,11 +250,7 @@ def _updated(
     last, full = state.end - 1, state.free == tiles * width - 1
     taken = jnp.where(settled_now | full, -1, state.free)
     left = jnp.full_like(taken, -1)
-    if walk is _every_tile:
-        here = jnp.arange(tiles * width, dtype=jnp.int32).reshape(tiles, width) == taken
-        features = jnp.where(here[:, None], feature[:, None], state.features)
-        payoffs = jnp.where(here, payoff, state.payoffs)
-    else:
+    if in_use_only:
         # Where no payoff comes the one in the last slot moves to the first free one, which closes gaps.
         moved = settled_now & (state.free < last)
         taken, left = jnp.where(moved, state.free, taken), jnp.where(moved, last, left)
@@ -263,9 +259,13 @@ def _updated(
             jnp.where(moved, state.features[source[0], :, source[1]], feature)
         )
         payoffs = state.payoffs.at[target].set(jnp.where(moved, state.payoffs[source], payoff))
-    test = _Test(root, level, taken, left)
-    in_use = (jnp.maximum(state.end, taken + 1) + width - 1) // width
-    live, sums = walk(two_sided, in_use, (features, payoffs, state.live), test)
+        in_use = (jnp.maximum(state.end, taken + 1) + width - 1) // width
+        live, sums = _loop(two_sided, 0)(in_use, (features, payoffs, state.live), _Test(root, level, taken, left))
+    else:
+        here = jnp.arange(tiles * width, dtype=jnp.int32).reshape(tiles, width) == taken
+        features = jnp.where(here[:, None], feature[:, None], state.features)
+        payoffs = jnp.where(here, payoff, state.payoffs)
+        live, sums = _every_tile(two_sided, (features, payoffs, state.live), _Test(root, level, taken, left))
     moments, lost = compensated(state.moments, state.lost, sums.settled + jnp.where(settled_now, payoff, 0) * feature)
     overflow = state.overflow | (~settled_now & full)
     return DoubtfulState(moments, features, payoffs, live, sums.free, sums.end, overflow, lost), _no_number(
@@ -290,22 +290,19 @@ def _tile(two_sided: bool, number: jax.Array, tile: _Slots, test: _Test) -> tupl
     )
 
 
-def _every_tile(two_sided: bool, in_use: jax.Array, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
+def _every_tile(two_sided: bool, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
     """All tiles at once."""
-    del in_use
     numbers = jnp.arange(slots[1].shape[0], dtype=jnp.int32)
     live, each = jax.vmap(functools.partial(_tile, two_sided), in_axes=(0, 0, None))(numbers, slots, test)
     return live, _Sums(jnp.sum(each.settled, axis=0), jnp.sum(each.kept, axis=0), jnp.min(each.free), jnp.max(each.end))
 
 
-def _tiles_in_use(two_sided: bool, in_use: jax.Array, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
-    """The same in a loop that ends with the last tile in use."""
-    return _loop(two_sided, 0)(in_use, slots, test)
-
-
 @functools.cache
 def _loop(two_sided: bool, batches: int) -> Callable[[jax.Array, _Slots, _Test], tuple[jax.Array, _Sums]]:
-    """The loop for arrays with so many axes in front: one for all of a batch, where ``vmap`` would make it one each."""
+    """The tiles in use, one after the other, of arrays with so many axes of batches in front.
+
+    One loop serves a batch, to the last tile that any of it uses; ``vmap`` would give each its own end, and gather.
+    """
 
     @jax.custom_batching.custom_vmap
     def loop(in_use: jax.Array, slots: _Slots, test: _Test) -> tuple[jax.Array, _Sums]:
