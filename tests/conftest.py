@@ -21,7 +21,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_enable_x64", True)
 
-gc.set_threshold(100_000, 20, 20)  # tracing makes many objects, few of them garbage: it takes a twentieth less
+gc.set_threshold(10_000, 10, 10)  # tracing makes many objects, few of them garbage: it takes a twentieth less
 
 # Tests of more than 1.2 s of processor time, most of it compiling; `pytest --durations=0` measures them anew.
 SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())

@@ -203,17 +203,17 @@ def test_the_first_payoff_is_not_thrown_away():  # P15
 LAWS = {
     "S3": lambda: lb.dataset("S3"),
     "t, eps=.5": lambda: bandit_of(20, 10, lb.noise.StudentT(1.8), epsilon=0.5),
-    "lower bound": lambda: lb.datasets.lower_bound(6, 0.5, 1800),
+    "lower bound": lambda: lb.datasets.lower_bound(6, 0.5, 1000),
 }
 
 
 @pytest.mark.parametrize(
     ("law", "scale", "horizon"),
     [
-        ("S3", 1.0, 1800),
-        ("S3", 0.02, 1800),
+        ("S3", 1.0, 1000),
+        ("S3", 0.02, 1000),
         ("t, eps=.5", 0.02, 900),
-        ("lower bound", 1.0, 1800),
+        ("lower bound", 1.0, 1000),
     ],
 )
 def test_pruned_and_full_tofu_play_identical_arms_over_many_pulls(law, scale, horizon):
