@@ -5,6 +5,7 @@ The time-out of every test is pytest-timeout's `timeout` in pyproject.toml: a de
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import compiling  # noqa: F401  before JAX: it sets how programs are compiled
 import jax
+import numpy as np
 import pytest
 
 # Shells start background jobs with Ctrl-C ignored, and children inherit that: tests that send it want it heard.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_enable_x64", True)
+
+gc.set_threshold(10_000, 10, 10)  # tracing makes many objects, few of them garbage: it takes a twentieth less
 
 # Tests of more than 1.2 s of processor time, most of it compiling; `pytest --durations=0` measures them anew.
 SLOW = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
@@ -32,21 +36,27 @@ LIMIT = 850 * 2**20  # bytes in memory
 
 
 def _policy_of(item):
-    """The policy, options and law that a test is parametrised with; empty where it is with none."""
+    """The policy or case, options and law that a test is parametrised with; empty where it is with none."""
     params = item.callspec.params if hasattr(item, "callspec") else {}
+    if "case_name" in params:  # "tofu-box", of test_replay.py
+        return params["case_name"].split("-")[0]
     return " ".join(str(params[name]) for name in ("name", "options", "law") if params.get(name))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    for item in items:
+    first = {}  # place of the first test of a policy in a file
+    places = []
+    for place, item in enumerate(items):
         if f"{item.path.stem}::{item.originalname}" in SLOW:
             item.add_marker("slow")
         if item.path.stem in IO:
             item.add_marker("io")
         policy = _policy_of(item)
-        if policy:  # one worker traces its programs, once for all tests of a file
+        if policy:  # one worker traces its programs, once for all tests of a file, which it runs one after the other
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {policy}"))
+        places.append(first.setdefault(f"{item.path.stem} {policy}" if policy else item.nodeid, place))
+    items[:] = [items[number] for number in np.argsort(places, kind="stable")]
 
 
 @pytest.fixture(autouse=True)

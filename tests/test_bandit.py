@@ -9,12 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax.bandits import bandit as module
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.noise import Gaussian, LogNormal, Pareto, PayoffLaw, StudentT, TwoPoint
 from linbet_jax.storage.provenance import instance_digest
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 2.0], [1.0, 1.0]])
 THETA = np.array([0.5, 0.25])

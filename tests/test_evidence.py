@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from traces import programs_at_most
+from traces import compiled_quickly, programs_at_most
 
 import linbet_jax as lb
 from linbet_jax import theory
@@ -24,6 +24,9 @@ from linbet_jax.cli import main
 from linbet_jax.experiments import coverage, driver, lower_bound, shared
 from linbet_jax.experiments.shared import Task
 from linbet_jax.statistics import tuning
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 
 class Simulator:

@@ -13,11 +13,15 @@ from oracles import assert_replays
 from oracles_later import HeavyOfulOracle
 from scipy import optimize
 from test_later_ridge import ARMS, NOISES, PAYOFFS, changing, constants_of, problem, stepped
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.policies import FixedSet, heavy_oful
 from linbet_jax.policies import heavy_oful as factory
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 HORIZON, SEEDS = 150, 16
 CLIPS = 5e-4  # a moment bound so small that many payoffs are clipped, and change sides

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from jax.test_util import check_grads
+from traces import compiled_quickly
 
 from linbet_jax import kernels
 from linbet_jax.kernels import gram as gram_kernels
@@ -15,6 +16,9 @@ from linbet_jax.kernels.medians import plain_center
 from linbet_jax.kernels.selection import TIE_TOLERANCE
 from linbet_jax.kernels.truncation import doubtful_update_on_cpu
 from linbet_jax.kernels.whitening import num_shifts, root_quadrature
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 
 def random_gram(rng, dim, rows=None, ridge=1.0):

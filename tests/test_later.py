@@ -9,11 +9,15 @@ import math
 import jax
 import numpy as np
 import pytest
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax.experiments import driver, later
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policies import entry
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 PULLS, EPOCHS = 200, ("menu", "mom")
 

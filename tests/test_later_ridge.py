@@ -14,10 +14,14 @@ import pytest
 from oracles import assert_replays
 from oracles_later import CrmmOracle, CrtmOracle, HvtOracle, LaterConstants, crmm_pulls
 from scipy import stats
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.policies import AnySets, FixedSet, crmm, hvt_ucb, oful
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 HORIZON, SEEDS, RESIDUALS = 600, 16, 1_000
 RNG = np.random.default_rng(11)

@@ -203,17 +203,17 @@ def test_the_first_payoff_is_not_thrown_away():  # P15
 LAWS = {
     "S3": lambda: lb.dataset("S3"),
     "t, eps=.5": lambda: bandit_of(20, 10, lb.noise.StudentT(1.8), epsilon=0.5),
-    "lower bound": lambda: lb.datasets.lower_bound(6, 0.5, 1800),
+    "lower bound": lambda: lb.datasets.lower_bound(6, 0.5, 1000),
 }
 
 
 @pytest.mark.parametrize(
     ("law", "scale", "horizon"),
     [
-        ("S3", 1.0, 1800),
-        ("S3", 0.02, 1800),
+        ("S3", 1.0, 1000),
+        ("S3", 0.02, 1000),
         ("t, eps=.5", 0.02, 900),
-        ("lower bound", 1.0, 1800),
+        ("lower bound", 1.0, 1000),
     ],
 )
 def test_pruned_and_full_tofu_play_identical_arms_over_many_pulls(law, scale, horizon):
@@ -232,25 +232,6 @@ def test_as_many_epochs_as_pulls_is_tofu_itself():
     np.testing.assert_array_equal(every.trace.arms, tofu_itself.trace.arms)
     np.testing.assert_allclose(every.final_estimate, tofu_itself.final_estimate, rtol=1e-9)
     assert np.any(once.trace.arms != tofu_itself.trace.arms)
-
-
-def test_an_overflowing_buffer_is_repeated_with_a_larger_one():
-    bandit = lb.dataset("S2")
-    policy, params = lb.make_policy("tofu", bandit, horizon=600, capacity=6)
-    known = {
-        "horizon": 600,
-        "num_seeds": 4,
-        "block_size": 4,
-        "key": jax.random.key(0),
-        "trace": True,
-        "dtype": "float64",
-    }
-    small = lb.simulate(policy, params, bandit, **known)
-    assert small.reruns == 4
-    enough = lb.simulate(*lb.make_policy("tofu", bandit, horizon=600, capacity=400), bandit, **known)
-    assert enough.reruns == 0
-    np.testing.assert_array_equal(small.trace.arms, enough.trace.arms)
-    np.testing.assert_allclose(small.final_estimate, enough.final_estimate, rtol=1e-9)
 
 
 def test_a_spectrum_beyond_the_rational_root_is_repeated_with_a_wider_one():
@@ -308,9 +289,12 @@ def test_the_unit_of_the_payoffs(name, options, equivariant):
 
 @pytest.mark.parametrize(
     ("shape", "name", "options"),
-    [((1, 1), name, options) for name, options in EVERY if name == "tofu" or not options]
-    + [((3, 7), name, {}) for name in ("menu", "tofu", "oful")],  # the others: with arms of zeros below
-)
+    [
+        ((1, 1), name, options)
+        for name, options in EVERY
+        if not options or options in ({"method": "full"}, {"epochs": 5})
+    ],
+)  # fewer arms than dimensions: below
 def test_odd_shapes_run(shape, name, options):  # P5, P9
     bandit = bandit_for(name, *shape)
     result = run(name, bandit, **options)
@@ -338,11 +322,14 @@ def test_zero_arms(name):  # P10
 
 
 @pytest.mark.parametrize("name", lb.policies.names())
-def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 0; and fewer arms than dimensions
+def test_zero_arms_under_a_law_that_scales_with_the_mean(name):
+    # P10: b = c = 0; and P7: fewer arms than dimensions, in a process that knows float32 alone
     options = {"assume_symmetric": True} if name in ("crmm", "mean_of_medians") else {}
     shape, law = ((3, 3) if name in ORTHONORMAL else (3, 7)), lb.noise.Pareto(2.0)
     arms = np.eye(3) if name in ORTHONORMAL else np.random.default_rng(0).uniform(size=shape)
-    some = run(name, lb.LinearBandit(arms, np.ones(shape[1]), law, epsilon=0.5), **options)
+    with jax.enable_x64(False):
+        some = run(name, lb.LinearBandit(arms, np.ones(shape[1]), law, epsilon=0.5), dtype="float32", **options)
+    assert_dtypes(some, "float32")
     assert not some.health.any()
     assert np.all(np.diff(some.regret, axis=1) >= 0)
     means = (arms, np.zeros(shape[1])) if name in ORTHONORMAL else (np.zeros(shape), np.ones(shape[1]))
@@ -351,7 +338,8 @@ def test_zero_arms_under_a_law_that_scales_with_the_mean(name):  # P10: b = c = 
         with pytest.raises(ValueError, match=rf"central_moment_bound=0.0: must be positive for {name}"):
             run(name, nothing)
         return
-    result = run(name, nothing, **options)
+    with jax.enable_x64(False):
+        result = run(name, nothing, dtype="float32", **options)
     assert np.all(result.regret == 0)
     assert np.all(result.payoff == 0)
     assert not result.health.any()
@@ -383,7 +371,7 @@ def test_d_1_is_the_scalar_formula():  # P5
 
 @pytest.mark.parametrize(
     ("name", "x64", "dtype"),
-    [(name, x64, dtype) for name in lb.policies.names() for x64, dtype in ((False, "float32"), (True, "float64"))]
+    [(name, True, "float64") for name in lb.policies.names()]  # and float32 alone: above
     + [(name, True, "float32") for name in ("menu", "tofu", "oful", "gopt_elim")]  # the others are built like these
     + [("oful", False, "float64")],
 )
@@ -397,9 +385,13 @@ def test_every_dtype_runs_or_is_refused(name, x64, dtype):  # P7
                 run(name, bandit, horizon=horizon, dtype=dtype)
             return
         result = run(name, bandit, horizon=horizon, dtype=dtype)
+    assert_dtypes(result, dtype)
+    assert not result.health.any()
+
+
+def assert_dtypes(result, dtype):
     assert result.dtype == dtype == result.regret.dtype.name == result.payoff.dtype.name
     assert result.trace.payoffs.dtype.name == dtype
-    assert not result.health.any()
     assert result.final_estimate is None or result.final_estimate.dtype.name == dtype
 
 

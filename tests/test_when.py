@@ -8,6 +8,7 @@ import math
 import jax
 import numpy as np
 import pytest
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax import cli
@@ -19,6 +20,9 @@ from linbet_jax.experiments.shared import Task
 from linbet_jax.noise import Spikes, StudentT
 from linbet_jax.statistics.tuning import GRID, TuningCurve, optimism
 from linbet_jax.sweep import cells, model, read
+
+# Nearly every program runs once, and briefly.
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 # The law of rare spikes, and the instances
 

@@ -30,6 +30,16 @@ def quickly():
         jax.config.update("jax_disable_most_optimizations", before)
 
 
+def compiled_fully():
+    """A fixture, for tests about the bits of optimised programs, or of long runs, in a file that compiles quickly."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    launches._PROGRAMS.clear()
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+    launches._PROGRAMS.clear()
+
+
 def compiled_quickly():
     """A fixture, for tests whose programs are compared with nothing but an oracle: quick programs, and theirs alone."""
     launches._PROGRAMS.clear()
