@@ -250,7 +250,7 @@ def threefry(first: jax.Array, second: jax.Array, counts: jax.Array) -> tuple[ja
 
     def pair(number: jax.Array, words: Words, schedule: Any) -> Words:
         for part in range(2):
-            place = 2 * number + part
+            place = jnp.asarray(2 * number + part)  # without jit it is no array
             words = _four_rounds(words, _TURNS[part], schedule[(place + 1) % 3], schedule[(place + 2) % 3], place)
         return words
 

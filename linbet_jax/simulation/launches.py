@@ -22,6 +22,8 @@ from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_
 from linbet_jax.simulation.replication import Plan, replicate
 
 THREEFRY = "threefry2x32"  # the generator of every run
+CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
+FEWEST = 8  # seeds at least, which fill a vector register
 
 
 class Leaf(NamedTuple):
@@ -37,23 +39,33 @@ class Launch(NamedTuple):
     plan: Plan
     devices: tuple[Any, ...]
     block_size: int
-    side_by_side: int  # seeds of a block that one ``vmap`` takes
     treedef: Any  # of the parameters
     batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
     set_shape: tuple[int, int]  # K and d
 
     def check(self, varying: list[Any], shared: list[Any]) -> None:
         """Raise a ValueError where the policy's functions do not fit what this launch will call them with."""
+        changing = self.plan.sampler is not None
+        check_policy(self.plan.policy, *self._shapes(varying, shared), changing=changing, coverage=self.plan.coverage)
+
+    def side_by_side(self, varying: list[Any], shared: list[Any]) -> int:
+        """Seeds of a block that one ``vmap`` takes: on CPU fewer than all where their states would fill a cache."""
+        seeds = self.block_size
+        if self.plan.on_card:
+            return seeds
+        params, arms = self._shapes(varying, shared)
+        state = jax.eval_shape(self.plan.policy.init, None if self.plan.sampler is not None else arms, params)
+        held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+        while seeds % 2 == 0 and seeds >= 2 * FEWEST and seeds * held > CACHE_BYTES:
+            seeds //= 2
+        return seeds
+
+    def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, jax.ShapeDtypeStruct]:
+        """Of one replication's parameters and of a decision set."""
         own, common = iter(varying), iter(shared)
         leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
-        check_policy(
-            self.plan.policy,
-            jax.tree.unflatten(self.treedef, shapes),
-            jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype),
-            changing=self.plan.sampler is not None,
-            coverage=self.plan.coverage,
-        )
+        return jax.tree.unflatten(self.treedef, shapes), jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype)
 
 
 def _run_blocks(
@@ -67,7 +79,7 @@ def _run_blocks(
         leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
         return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
 
-    return jax.lax.map(one, (seeds, varying), batch_size=launch.side_by_side)
+    return jax.lax.map(one, (seeds, varying), batch_size=launch.side_by_side(varying, shared))
 
 
 class _Program:

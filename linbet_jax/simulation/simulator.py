@@ -40,8 +40,6 @@ STRETCH = 128  # pulls of a stretch, about: their noise is drawn at once
 # Pulls of a stretch where it divides the horizon, as most that people choose, by the number of updates in turn: whether
 # a pull is in time need not be asked then, which costs a copy of the state on a CPU and kernels on a GPU.
 ROUND_STRETCHES = {1: 125, 2: 100}
-CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
-FEWEST = 8  # seeds at least, which fill a vector register
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 _SET_UP = (
@@ -490,21 +488,10 @@ def _launch(batch: _Batch, parts: _Parts, policy: Policy) -> Launch:
         plan=plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage),
         devices=batch.lanes.devices,
         block_size=batch.block,
-        side_by_side=_side_by_side(batch, policy),
         treedef=parts.treedef,
         batched=tuple(leaf.varies for leaf in parts.leaves),
         set_shape=(batch.bandit.num_arms, batch.bandit.dim),
     )
-
-
-def _side_by_side(batch: _Batch, policy: Policy) -> int:
-    """Seeds of a block that one ``vmap`` takes: on CPU fewer than all where their states would fill a cache."""
-    seeds = batch.block
-    if batch.lanes.on_cpu:
-        held = _seed_bytes(policy, batch.grid[0], batch.bandit, 0, batch.dtype)
-        while seeds % 2 == 0 and seeds // 2 >= FEWEST and seeds * held > CACHE_BYTES:
-            seeds //= 2
-    return seeds
 
 
 def _play(batch: _Batch, progress: Progress | None) -> _Played:
