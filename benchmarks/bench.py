@@ -74,15 +74,29 @@ def main(argv: Sequence[str] | None = None, *, prog: str = SCRIPT) -> int:
     import baseline
 
     from linbet_jax.errors import InputError
+    from linbet_jax.simulation.cores import usable_cores
 
+    cores = usable_cores()
+    _use(cores[:1])
     try:
-        return _run(options)
+        return _run(options, cores)
     except (InputError, baseline.MismatchError) as error:
         print(f"{_short(prog)}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
+    finally:
+        _use(cores)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _use(cores: Sequence[int]) -> None:
+    """What is compared has one core; processes that measure several choose their own.
+
+    With more at hand XLA shares out the operations of a single launch, which are too small to gain by it.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+
+
+def _run(options: argparse.Namespace, cores: Sequence[int]) -> int:
     import baseline
     import report
     import scaling
@@ -112,7 +126,7 @@ def _run(options: argparse.Namespace) -> int:
     say(f"device: {device}; NumPy baseline: {numpy.path}. {compiler}")
     quick = options.quick or options.smoke
     parts = options.only or (["kernels", "table"] if quick else PARTS)
-    plan = suite.Plan(tuple(parts), quick, options.smoke, options.scaling)
+    plan = suite.Plan(tuple(parts), quick, options.smoke, options.scaling, tuple(cores))
     settings = {
         "parts": list(plan.parts),
         "quick": plan.quick,

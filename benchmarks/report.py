@@ -18,7 +18,6 @@ from timing import Measurement
 from linbet_jax._version import __version__
 from linbet_jax.errors import InputError
 from linbet_jax.policies.labels import policy_label
-from linbet_jax.simulation.cores import usable_cores
 from linbet_jax.storage.results import RunFolderError, read_json
 
 __all__ = ["FORMAT", "comparison", "document", "markdown", "read"]
@@ -39,12 +38,12 @@ def document(measurements: Sequence[Measurement], settings: Mapping[str, Any]) -
 
 
 def machine() -> dict[str, Any]:
-    """Processor and its widest vectors, cores in use, memory, devices of JAX and the load when asked."""
+    """Processor and its widest vectors, cores, memory, devices of JAX and the load when asked."""
     devices = jax.local_devices()
     return {
         "processor": _processor(),
         "vectors": _vectors(),
-        "cores": len(usable_cores()),
+        "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "system": platform.platform(),
         "device": f"{devices[0].device_kind} x{len(devices)}",

@@ -27,7 +27,7 @@ def linbet(*arguments, cwd, timeout=200, **environment):
         text=True,
         timeout=timeout,
         cwd=cwd,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        env={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "true", "PYTHONIOENCODING": "utf-8", **environment},
         check=False,
     )
 

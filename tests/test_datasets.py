@@ -7,10 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from traces import compiled_quickly
 
 from linbet_jax.bandits import datasets
 from linbet_jax.bandits.datasets import DATASETS, HORIZONS, dataset, lower_bound, make_instance
 from linbet_jax.noise import Gaussian, Pareto, StudentT, TwoPoint
+
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 TABLE_1 = {  # K, d, law, epsilon, b, c, best mean, T, the pair of policies
     "S1": (20, 10, StudentT(3.0), 1.0, None, 3.0, 4.00, 20_000, ("menu", "mom")),

@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import Constants, MenuOracle, OfulOracle, assert_replays
-from traces import quickly
+from traces import compiled_quickly, quickly
 
 import linbet_jax as lb
 from linbet_jax.storage.provenance import instance_digest
+
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 RANDOM = np.random.default_rng(4)
 ARMS = RANDOM.normal(size=(6, 3))

@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
-from traces import programs_at_most, quickly
+from traces import compiled_quickly, programs_at_most, quickly
 
 import linbet_jax as lb
 from linbet_jax import noise
@@ -39,6 +39,8 @@ from linbet_jax.noise import (
     words,
 )
 from linbet_jax.noise.words import expm1
+
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 LAWS = (
     StudentT(3.0),

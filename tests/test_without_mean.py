@@ -6,10 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax.noise import Mixture, StudentT, SymmetricStable
 from linbet_jax.policies import registry
+
+quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 
 CAUCHY = StudentT(1.0, scale=0.5)
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0], [-1.0, 0.5]])
