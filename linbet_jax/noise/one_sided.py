@@ -6,6 +6,7 @@ exponential tail the payoff has that of a Pareto law, whose moments are known.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from typing import Any
@@ -51,21 +52,21 @@ class OneSided(Additive):
         super().__post_init__()
         object.__setattr__(self, "excess", self._excess())
 
+    @abc.abstractmethod
     def _excess(self) -> Any:
         """E X - 1, which keeps the precision of a law that is narrow around 1."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _log(self, energy: jax.Array) -> jax.Array:
         """log X from a standard exponential variate."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _below(self, x: Array) -> Array:
         """P(X <= x) for x > 0."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _shifted(self, offset: float, order: float) -> float:
         """E|X - 1 - offset|^order."""
-        raise NotImplementedError
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
         log = self._log(exponential(words[..., 0, :], dtype))
