@@ -11,11 +11,9 @@ References:
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Self
 
 import jax
@@ -23,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.noise import PayoffLaw, admissible_epsilon, check_means, float_dtype, traceable, variates
-from linbet_jax.noise._base import real_numbers, without_mean
+from linbet_jax.bandits import _checks
+from linbet_jax.noise import PayoffLaw
+from linbet_jax.noise._base import without_mean
 from linbet_jax.theory import OWN_NORM
 
 __all__ = ["Generator", "LinearBandit", "Sampler"]
@@ -32,7 +31,6 @@ __all__ = ["Generator", "LinearBandit", "Sampler"]
 Sampler = Callable[[jax.Array, jax.Array], jax.Array]  # (key, pull t = 1..T) -> arms [K, d], traceable
 Generator = Callable[[jax.Array], tuple[jax.Array, jax.Array]]  # key -> (arms [K, d], theta_star [d]), traceable
 
-_ROUNDING = 1e-9  # relative slack when a declared bound is compared with the value it bounds
 _DRAWN_ROUNDING = 1e-5  # the same for a value in float32, as while a simulation runs
 _DRAWS = 16  # of a sampler or generator that are checked, fewer where they would have more entries in all than
 _ENTRIES = 2**24
@@ -122,29 +120,31 @@ class LinearBandit:
         Raises:
             ValueError: naming the field, its value and the allowed range; also for a bound below what it bounds.
         """
-        matrix = _array("arms", arms, 2)
-        theta = _theta(theta_star, matrix.shape[1])
-        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=True)
+        matrix = _checks.array("arms", arms, 2)
+        theta = _checks.theta(theta_star, matrix.shape[1])
+        law = _checks.law(noise, raw_moment_bound, central_moment_bound, fixed=True)
         with np.errstate(over="ignore", invalid="ignore"):
             means = matrix @ theta
-        _check_means(law, means)
+        _checks.check_means(law, means)
         means.setflags(write=False)
-        epsilon = _epsilon(epsilon, law)
+        epsilon = _checks.epsilon(epsilon, law)
         order = 1.0 + epsilon
         self._fill(
             arms=matrix,
             theta_star=theta,
             noise=law,
             epsilon=epsilon,
-            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, _largest(law, "raw_moment", order, means)),
-            central_moment_bound=_bound(
-                "central_moment_bound", central_moment_bound, _largest(law, "central_moment", order, means)
+            raw_moment_bound=_checks.bound(
+                "raw_moment_bound", raw_moment_bound, _checks.largest(law, "raw_moment", order, means)
             ),
-            theta_norm=_bound("theta_norm", theta_norm, np.linalg.norm(theta)),
-            arm_norm=_bound("arm_norm", arm_norm, np.max(np.linalg.norm(matrix, axis=1))),
-            mean_bound=_bound("mean_bound", mean_bound, np.max(np.abs(means))),
-            noise_std=_largest(law, "std", means) if _has(law, "std") else math.inf,
-            name=_name(name),
+            central_moment_bound=_checks.bound(
+                "central_moment_bound", central_moment_bound, _checks.largest(law, "central_moment", order, means)
+            ),
+            theta_norm=_checks.bound("theta_norm", theta_norm, np.linalg.norm(theta)),
+            arm_norm=_checks.bound("arm_norm", arm_norm, np.max(np.linalg.norm(matrix, axis=1))),
+            mean_bound=_checks.bound("mean_bound", mean_bound, np.max(np.abs(means))),
+            noise_std=_checks.largest(law, "std", means) if _checks.has(law, "std") else math.inf,
+            name=_checks.name(name),
             means=means,
             num_arms=matrix.shape[0],
             dim=matrix.shape[1],
@@ -187,31 +187,31 @@ class LinearBandit:
             ValueError: naming the field, its value and the allowed range, or what is wrong with the sampler's result;
                 also when a bound does not hold in a sample of up to 16 sets, of the pulls 1 to 4.
         """
-        theta = _theta(theta_star, None)
-        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=False)
-        epsilon = _epsilon(epsilon, law)
+        theta = _checks.theta(theta_star, None)
+        law = _checks.law(noise, raw_moment_bound, central_moment_bound, fixed=False)
+        epsilon = _checks.epsilon(epsilon, law)
         order = 1.0 + epsilon
-        result = _traced("sampler", sampler, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
+        result = _checks.traced("sampler", sampler, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
         shape: tuple[int, ...] = getattr(result, "shape", ())
-        if not _real(result, (*shape[:1], theta.size)) or shape[0] < 1:
+        if not _checks.real(result, (*shape[:1], theta.size)) or shape[0] < 1:
             allowed = f"arms of shape [K, d], real numbers with K >= 1 and d = {theta.size}"
             raise ValueError(f"sampler must return {allowed}, got {result!r}")
-        diameter = _nonnegative("arm_norm", arm_norm)
+        diameter = _checks.nonnegative("arm_norm", arm_norm)
         norm = float(np.linalg.norm(theta))
-        largest = diameter * norm if mean_bound is None else _nonnegative("mean_bound", mean_bound)
-        raw, central, std = _moments(law, order, -largest, largest)
+        largest = diameter * norm if mean_bound is None else _checks.nonnegative("mean_bound", mean_bound)
+        raw, central, std = _checks.moments(law, order, -largest, largest)
         bandit = cls._make(
             arms=None,
             theta_star=theta,
             noise=law,
             epsilon=epsilon,
-            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
-            central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
-            theta_norm=_bound("theta_norm", theta_norm, norm),
+            raw_moment_bound=_checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
+            central_moment_bound=_checks.bound("central_moment_bound", central_moment_bound, central, declared=True),
+            theta_norm=_checks.bound("theta_norm", theta_norm, norm),
             arm_norm=diameter,
             mean_bound=largest,
             noise_std=std,
-            name=_name(name),
+            name=_checks.name(name),
             means=None,
             num_arms=shape[0],
             dim=shape[1],
@@ -222,7 +222,7 @@ class LinearBandit:
 
         def draw(number: int) -> tuple[Any, Any]:
             key = jax.random.fold_in(jax.random.key(0), number // _PULLS)
-            return _evaluated(sampler, key, jnp.int32(1 + number % _PULLS)), theta
+            return _checks.evaluated(sampler, key, jnp.int32(1 + number % _PULLS)), theta
 
         if not isinstance(sampler, _Contexts):  # logged sets were checked whole
             bandit._check_draws("sampler", draw)
@@ -261,28 +261,28 @@ class LinearBandit:
         Raises:
             ValueError: naming the field, its value and the allowed range.
         """
-        sets = _array("contexts", contexts, 3)
-        theta = _theta(theta_star, sets.shape[2])
-        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=False)
+        sets = _checks.array("contexts", contexts, 3)
+        theta = _checks.theta(theta_star, sets.shape[2])
+        law = _checks.law(noise, raw_moment_bound, central_moment_bound, fixed=False)
         with np.errstate(over="ignore", invalid="ignore"):
             means = sets @ theta
-        _check_means(law, means.ravel())
+        _checks.check_means(law, means.ravel())
         ends = np.array([np.min(means), np.max(means)])  # means that are met, so that a bound must hold there
-        order = 1.0 + _epsilon(epsilon, law)
-        raw, central, std = _moments(law, order, *ends.tolist())
-        raw = _bound("raw_moment_bound", raw_moment_bound, raw, declared=True)
-        central = _bound("central_moment_bound", central_moment_bound, central, declared=True)
+        order = 1.0 + _checks.epsilon(epsilon, law)
+        raw, central, std = _checks.moments(law, order, *ends.tolist())
+        raw = _checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True)
+        central = _checks.bound("central_moment_bound", central_moment_bound, central, declared=True)
         for field, moment, given in (
             ("raw_moment_bound", "raw_moment", raw_moment_bound),
             ("central_moment_bound", "central_moment", central_moment_bound),
         ):
-            if given is not None and _has(law, moment):
-                _bound(field, given, _largest(law, moment, order, ends))
+            if given is not None and _checks.has(law, moment):
+                _checks.bound(field, given, _checks.largest(law, moment, order, ends))
         bandit = cls.changing_sets(
             _Contexts(sets),
             theta,
             noise,
-            arm_norm=_bound("arm_norm", arm_norm, np.max(np.linalg.norm(sets, axis=2))),
+            arm_norm=_checks.bound("arm_norm", arm_norm, np.max(np.linalg.norm(sets, axis=2))),
             epsilon=epsilon,
             raw_moment_bound=raw if raw < math.inf else None,
             central_moment_bound=central if central < math.inf else None,
@@ -330,25 +330,25 @@ class LinearBandit:
             ValueError: naming the field, its value and the allowed range, or what is wrong with the generator's result;
                 also when a bound that is given does not hold in a sample of up to 16 instances.
         """
-        law = _law(noise, raw_moment_bound, central_moment_bound, fixed=False)
-        epsilon = _epsilon(epsilon, law)
+        law = _checks.law(noise, raw_moment_bound, central_moment_bound, fixed=False)
+        epsilon = _checks.epsilon(epsilon, law)
         order = 1.0 + epsilon
-        result = _traced("generator", generator)
+        result = _checks.traced("generator", generator)
         pair = result if isinstance(result, (tuple, list)) and len(result) == 2 else ((), ())
         arms: tuple[int, ...] = getattr(pair[0], "shape", ())
-        if not (_real(pair[0], arms) and _real(pair[1], arms[1:])) or len(arms) != 2 or 0 in arms:
+        if not (_checks.real(pair[0], arms) and _checks.real(pair[1], arms[1:])) or len(arms) != 2 or 0 in arms:
             allowed = "(arms [K, d], theta_star [d]), real numbers with K >= 1 and d >= 1"
             raise ValueError(f"generator must return {allowed}, got {result!r}")
         if best_mean is not None:
-            best_mean = _finite("best_mean", best_mean)
-            _check_means(law, best_mean)
+            best_mean = _checks.finite("best_mean", best_mean)
+            _checks.check_means(law, best_mean)
         if mean_bound is not None:
-            mean_bound = _nonnegative("mean_bound", mean_bound)
-            if best_mean is not None and mean_bound < best_mean * (1.0 - _ROUNDING):
+            mean_bound = _checks.nonnegative("mean_bound", mean_bound)
+            if best_mean is not None and mean_bound < best_mean * (1.0 - _checks.ROUNDING):
                 raise ValueError(f"mean_bound must be at least best_mean = {best_mean!r}, got {mean_bound!r}")
         largest = abs(best_mean) if mean_bound is None and best_mean is not None else mean_bound
         if largest is not None:
-            raw, central, std = _moments(law, order, -largest, largest if best_mean is None else best_mean)
+            raw, central, std = _checks.moments(law, order, -largest, largest if best_mean is None else best_mean)
         elif without_mean(law):
             raw, central, std, largest = math.inf, math.inf, math.inf, math.inf
         elif raw_moment_bound is not None and central_moment_bound is not None:
@@ -362,13 +362,13 @@ class LinearBandit:
             theta_star=None,
             noise=law,
             epsilon=epsilon,
-            raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
-            central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
-            theta_norm=OWN_NORM if theta_norm is None else _nonnegative("theta_norm", theta_norm),
-            arm_norm=math.inf if arm_norm is None else _nonnegative("arm_norm", arm_norm),
+            raw_moment_bound=_checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
+            central_moment_bound=_checks.bound("central_moment_bound", central_moment_bound, central, declared=True),
+            theta_norm=OWN_NORM if theta_norm is None else _checks.nonnegative("theta_norm", theta_norm),
+            arm_norm=math.inf if arm_norm is None else _checks.nonnegative("arm_norm", arm_norm),
             mean_bound=largest,
             noise_std=std,
-            name=_name(name),
+            name=_checks.name(name),
             means=None,
             num_arms=arms[0],
             dim=arms[1],
@@ -381,7 +381,7 @@ class LinearBandit:
             function, numbers = generator.func, generator.args
         bandit._check_draws(
             "generator",
-            lambda number: _evaluated(function, *numbers, jax.random.fold_in(jax.random.key(0), number)),
+            lambda number: _checks.evaluated(function, *numbers, jax.random.fold_in(jax.random.key(0), number)),
         )
         return bandit
 
@@ -399,7 +399,7 @@ class LinearBandit:
     @property
     def noise_quantile(self) -> float:
         """R with P(|payoff - mean| > R) <= 1/4 at every mean, from the law; math.inf where it does not say."""
-        size: Any = self.noise.exceeded(0.25) if _has(self.noise, "exceeded") else math.inf  # type: ignore[attr-defined]
+        size: Any = self.noise.exceeded(0.25) if _checks.has(self.noise, "exceeded") else math.inf  # type: ignore[attr-defined]
         number = float(size) if isinstance(size, (int, float, np.number)) else math.nan
         if not number >= 0.0:
             allowed = "exceeded(0.25) must return a number of at least 0"
@@ -429,7 +429,7 @@ class LinearBandit:
         arm_norm, theta_norm, least, most = 0.0, 0.0, math.inf, -math.inf
         best = []
         for number in range(count):
-            with _named(field):
+            with _checks.named(field):
                 arms, theta = (np.asarray(drawn, np.float64) for drawn in draw(number))
             if not (np.isfinite(arms).all() and np.isfinite(theta).all()):
                 raise ValueError(f"{field} must return finite numbers, got others {where}")
@@ -453,7 +453,7 @@ class LinearBandit:
         ends = np.clip([least, most], low, high)
         drawn = {"arm_norm": arm_norm, "theta_norm": theta_norm, "mean_bound": max(-least, most)}
         for moment in ("raw_moment", "central_moment"):
-            drawn[f"{moment}_bound"] = _largest(self.noise, moment, 1.0 + self.epsilon, ends)
+            drawn[f"{moment}_bound"] = _checks.largest(self.noise, moment, 1.0 + self.epsilon, ends)
         for name, value in drawn.items():
             declared = getattr(self, name)
             if value > declared + (slack if name == "mean_bound" else _DRAWN_ROUNDING * value):
@@ -479,199 +479,6 @@ class LinearBandit:
         self._fill(**state)
 
 
-def _array(field: str, value: npt.ArrayLike, ndim: int) -> npt.NDArray[np.float64]:
-    """A read-only float64 copy of a finite array with `ndim` axes, none of them empty."""
-    try:
-        array = real_numbers(value)
-    except (TypeError, ValueError, OverflowError):
-        text = repr(value)
-        shown = text if len(text) <= 60 else f"{text[:57]}..."
-        sizes = ", every set with as many arms" if ndim == 3 else ""
-        raise ValueError(f"{field} must be a {ndim}-D array of real numbers{sizes}, got {shown}") from None
-    if array.ndim != ndim or array.size == 0:
-        raise ValueError(f"{field} must be a {ndim}-D array with at least one entry, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{field} must be finite, got {float(array[index])!r} at index {index}")
-    array.setflags(write=False)
-    return array
-
-
-def _theta(value: npt.ArrayLike, dim: int | None) -> npt.NDArray[np.float64]:
-    theta = _array("theta_star", value, 1)
-    if dim is not None and theta.size != dim:
-        raise ValueError(f"theta_star must have length {dim} like the arms' rows, got length {theta.size}")
-    return theta
-
-
-def _name(name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"name must be a non-empty string, got {name!r}")
-    return name
-
-
-def _finite(field: str, value: Any) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes, complex)) or np.ndim(value) != 0:
-        raise ValueError(f"{field} must be one finite number, got {value!r}")
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{field} must be one finite number, got {value!r}") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{field} must be finite, got {value!r}")
-    return number
-
-
-def _nonnegative(field: str, value: Any) -> float:
-    number = _finite(field, value)
-    if number < 0.0:
-        raise ValueError(f"{field} must satisfy 0 <= {field} < inf, got {value!r}")
-    return number
-
-
-def _bound(field: str, given: Any, value: Any, *, declared: bool = False) -> float:
-    """The bound given by the user, at least the value it bounds (unless that is itself only a bound), or the value."""
-    least = float(value)
-    if given is None:
-        return least
-    bound = _nonnegative(field, given)
-    if not declared and bound < least * (1.0 - _ROUNDING):
-        raise ValueError(f"{field} must be at least {least!r}, the value in this instance, got {given!r}")
-    return bound
-
-
-# The law --------------------------------------------------------------------------------------------------------------
-
-
-def _has(law: object, member: str) -> bool:
-    """Whether a law has a member; what it inherits of the protocol itself has no body."""
-    return hasattr(law, member) and getattr(type(law), member, law) is not getattr(PayoffLaw, member, None)
-
-
-def _law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed: bool) -> PayoffLaw:
-    """The law, if it has what this bandit asks of it: moments only where their bound is not given."""
-    bounds = {"raw_moment": raw_moment_bound, "central_moment": central_moment_bound}
-    moments = [moment for moment, bound in bounds.items() if bound is None]
-    if not isinstance(noise, type) and without_mean(noise):
-        for moment, bound in bounds.items():
-            if bound is not None:
-                raise ValueError(f"{moment}_bound must not be given for {noise.name}, which has no mean, got {bound!r}")
-        moments = []
-    asked = moments if fixed or not moments else ["moment_bounds"]
-    draws = "stream" if _has(noise, "stream") else "standard"
-    missing = [member for member in (draws, "payoff", *_FACTS, *asked) if not _has(noise, member)]
-    if isinstance(noise, type) or missing:
-        reason = f"{type(noise).__name__} has no {', no '.join(missing)}" if missing else "an instance"
-        if set(missing) & set(asked):
-            reason += f" (needed without {' and '.join(f'{moment}_bound' for moment in moments)})"
-        raise ValueError(f"noise must be a payoff law like noise.StudentT(3.0): {reason}, got {noise!r}")
-    what = f"noise: {type(noise).__name__}"
-    for member, (allowed, fits) in _FACTS.items():
-        value = getattr(noise, member)
-        with contextlib.suppress(TypeError, ValueError):
-            if fits(value):
-                continue
-        raise ValueError(f"{what}.{member} must be {allowed}, got {value!r}")
-    if not (traceable(noise) or _hashable(noise)):
-        raise ValueError(f"noise must be hashable, as a frozen dataclass is, or a pytree of numbers, got {noise!r}")
-    law: PayoffLaw = noise
-    if not type(law).__module__.startswith("linbet_jax."):
-        _check_shapes(what, law)
-    return law
-
-
-_FACTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "name": ("a non-empty string", lambda name: isinstance(name, str) and name != ""),
-    "max_order": ("a number above 0", lambda order: bool(order > 0.0)),
-    "mean_range": ("two numbers, the smallest and the largest", lambda ends: len(ends) == 2 and ends[0] <= ends[1]),
-}
-
-
-def _check_shapes(what: str, law: PayoffLaw) -> None:
-    """Raises ValueError unless jitted code can draw real numbers, and payoffs of their shape, from this law."""
-    dtype = float_dtype()
-    # As in a simulation: numbers are traced.
-    traced = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), law) if traceable(law) else None
-
-    def whole(numbers: Any) -> PayoffLaw:
-        return law if numbers is None else numbers
-
-    _traced(f"{what}.mean_range", lambda key, numbers: jnp.asarray(whole(numbers).mean_range), traced)
-    standard = _traced(
-        f"{what}.standard", lambda key, numbers: variates(whole(numbers), key, dtype)(jnp.arange(3)), traced
-    )
-    if not _real(standard, (3,)):
-        raise ValueError(f"{what}.standard must draw one real number, got for three keys {standard!r}")
-    payoffs = _traced(
-        f"{what}.payoff",
-        lambda key, numbers, drawn: whole(numbers).payoff(drawn, jnp.zeros((), dtype)),
-        *(traced, standard),
-    )
-    if not _real(payoffs, (3,)):
-        raise ValueError(f"{what}.payoff must return a real payoff for each variate, got for three {payoffs!r}")
-
-
-def _check_means(law: PayoffLaw, means: Any) -> None:
-    """Raises ValueError for means that the law does not allow, by a rule of its own if it has one."""
-    getattr(law, "check_means", functools.partial(check_means, law))(means)
-
-
-def _told(law: PayoffLaw, member: str, *arguments: Any) -> npt.NDArray[np.float64]:
-    """What a law says of its moments, checked; only a standard deviation may be infinite."""
-    what = f"noise: {type(law).__name__}.{member}"
-    with _named(what):
-        values = np.asarray(getattr(law, member)(*arguments), np.float64)
-    if not np.all((values >= 0.0) & ((values < math.inf) | (member == "std"))):
-        raise ValueError(f"{what} must return finite numbers that are at least 0, got {values!r}")
-    return values
-
-
-def _largest(law: PayoffLaw, member: str, *arguments: Any) -> float:
-    """The largest of a law's moments at some means; 0 where it has no such member, inf where it has no mean."""
-    if without_mean(law):
-        return math.inf
-    return float(np.max(_told(law, member, *arguments))) if _has(law, member) else 0.0
-
-
-def _epsilon(epsilon: Any, law: PayoffLaw) -> float:
-    """The paper's epsilon, checked: in (0, 1], with a finite moment of order 1 + epsilon; 0 where there is no mean."""
-    if without_mean(law):
-        if epsilon is not None:
-            raise ValueError(f"epsilon must not be given for {law.name}, which has no mean, got {epsilon!r}")
-        return 0.0
-    allowed = admissible_epsilon(law)
-    if epsilon is None:
-        if law.max_order > 2.0:
-            return 1.0
-        raise ValueError(f"epsilon must be given for {law.name}, whose variance is infinite: {allowed}, got None")
-    number = _finite("epsilon", epsilon)
-    if not 0.0 < number <= 1.0:
-        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {epsilon!r}")
-    if 1.0 + number >= law.max_order:
-        raise ValueError(
-            f"epsilon must satisfy {allowed} for {law.name}, whose moments of order {law.max_order:g} and more are "
-            f"infinite, got {epsilon!r}"
-        )
-    return number
-
-
-def _moments(law: PayoffLaw, order: float, low: float, high: float) -> tuple[float, float, float]:
-    """The largest raw moment, central moment and standard deviation over the law's means within [low, high]."""
-    if without_mean(law):
-        return math.inf, math.inf, math.inf
-    least, most = law.mean_range
-    low, high = max(low, least), min(high, most)
-    if low > high:
-        raise ValueError(f"mean_bound leaves no mean that {law.name} allows: {least:g} <= mean <= {most:g}")
-    if not _has(law, "moment_bounds"):
-        return 0.0, 0.0, math.inf
-    bounds = _told(law, "moment_bounds", order, low, high)
-    if bounds.shape != (2,):
-        raise ValueError(f"noise: {type(law).__name__}.moment_bounds must return two numbers, got {bounds!r}")
-    std = math.sqrt(_told(law, "moment_bounds", 2.0, low, high)[1]) if law.max_order > 2.0 else math.inf
-    return float(bounds[0]), float(bounds[1]), std
-
-
 class _Contexts:
     """Logged sets [n, K, d] as a sampler; two of equal numbers are equal, so that one program serves both."""
 
@@ -687,57 +494,3 @@ class _Contexts:
 
     def __hash__(self) -> int:
         return self.hash
-
-
-# Functions that draw --------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Turns whatever a user's function raises into a ValueError of one sentence that names the function."""
-    try:
-        yield
-    except Exception as error:
-        first = str(error).partition("\n")[0]
-        if isinstance(error, _UNTRACEABLE):
-            raise ValueError(
-                f"{what} must use jax.numpy (jnp), not NumPy or Python, on what it is given (jnp.asarray for "
-                f"np.asarray): {first}"
-            ) from error
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{what} fails: {kind}{first}") from error
-
-
-_UNTRACEABLE = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.NonConcreteBooleanIndexError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-
-
-def _hashable(value: Any) -> bool:
-    with contextlib.suppress(TypeError):
-        hash(value)
-        return True
-    return False
-
-
-def _traced(what: str, function: Any, *inputs: Any) -> Any:
-    """The shapes and dtypes that a traceable function of a key (and more) returns, without running it."""
-    if not callable(function) or not _hashable(function):
-        raise ValueError(f"{what} must be a traceable function of a key, got {function!r}")
-    with _named(what):
-        return jax.eval_shape(function, jax.eval_shape(lambda: jax.random.key(0)), *inputs)
-
-
-def _real(result: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a traced result is real numbers of this shape."""
-    dtype = getattr(result, "dtype", None)
-    kinds = (np.bool_, np.integer, np.floating)
-    return dtype is not None and result.shape == shape and any(jnp.issubdtype(dtype, kind) for kind in kinds)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _evaluated(function: Callable[..., Any], *inputs: Any) -> Any:
-    return function(*inputs)

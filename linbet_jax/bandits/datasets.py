@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax import theory
+from linbet_jax.bandits import _checks
 from linbet_jax.bandits.bandit import Generator, LinearBandit
 from linbet_jax.bandits.separating import SEPARATING, Dials, lock_share, separating
 from linbet_jax.noise import Pareto, PayoffLaw, StudentT, TwoPoint, float_dtype
@@ -136,7 +137,7 @@ def dataset(name: str, *, instance_seed: int | None = None, resample: bool = Fal
             arm_norm=math.sqrt(spec.dim),
             name=spec.name,
         )
-    fold = 0 if instance_seed is None else 1 + _integer("instance_seed", instance_seed, 0, _MAX_SEED)
+    fold = 0 if instance_seed is None else 1 + _checks.integer("instance_seed", instance_seed, 0, _MAX_SEED)
     label = spec.name if instance_seed is None else f"{spec.name}-{instance_seed}"
     return _instance(spec.num_arms, spec.dim, spec.noise, spec.best_mean, (spec.seed, fold), spec.epsilon, label)
 
@@ -165,10 +166,10 @@ def make_instance(
     Raises:
         ValueError: naming the argument, its value and the allowed range.
     """
-    num_arms = _integer("num_arms", num_arms, 1, 2**24)
-    dim = _integer("dim", dim, 1, 2**16)
-    best_mean = _positive("best_mean", best_mean)
-    folds = (2018, _integer("seed", seed, 0, _MAX_SEED))
+    num_arms = _checks.integer("num_arms", num_arms, 1, 2**24)
+    dim = _checks.integer("dim", dim, 1, 2**16)
+    best_mean = _checks.positive("best_mean", best_mean)
+    folds = (2018, _checks.integer("seed", seed, 0, _MAX_SEED))
     if resample:
         if seed != 0:
             raise ValueError(f"seed must be 0 with resample=True, got {seed!r}")
@@ -208,14 +209,14 @@ def lower_bound(
     Raises:
         ValueError: naming the argument, its value and the allowed range.
     """
-    dim = _integer("dim", dim, 2, 2 * _MAX_PAIRS + 1)
-    number = _positive("epsilon", epsilon)
+    dim = _checks.integer("dim", dim, 2, 2 * _MAX_PAIRS + 1)
+    number = _checks.positive("epsilon", epsilon)
     if number > 1.0:
         raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {epsilon!r}")
     even = dim - dim % 2
     try:
         smallest = theory.lower_bound_smallest_horizon(dim=even, epsilon=number)
-        horizon = _integer("horizon", horizon, smallest, None)
+        horizon = _checks.integer("horizon", horizon, smallest, None)
         gap = theory.lower_bound_gap(float(horizon), epsilon=number)  # Delta
         noise = TwoPoint(math.pow(gap, -1.0 / number))
     except OverflowError:
@@ -227,7 +228,7 @@ def lower_bound(
         "mean_bound": gap * even,
         "arm_norm": math.sqrt(even / 2.0),
     }
-    seed = _integer("instance_seed", instance_seed, 0, _MAX_SEED)
+    seed = _checks.integer("instance_seed", instance_seed, 0, _MAX_SEED)
     label = f"lower-bound-d{dim}-eps{number:g}-T{horizon}"
     if resample:
         if seed != 0:
@@ -319,19 +320,3 @@ def _vertices_scaled(dim: int) -> Callable[[Any, jax.Array], tuple[jax.Array, ja
 
 
 # Arguments ------------------------------------------------------------------------------------------------------------
-
-
-def _integer(field: str, value: Any, low: int, high: int | None) -> int:
-    bound = f"{low} <= {field}" + ("" if high is None else f" <= {high}")
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise ValueError(f"{field} must be an integer with {bound}, got {value!r}")
-    if value < low or (high is not None and value > high):
-        raise ValueError(f"{field} must satisfy {bound}, got {value!r}")
-    return int(value)
-
-
-def _positive(field: str, value: Any) -> float:
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not real or not 0.0 < float(value) < math.inf:
-        raise ValueError(f"{field} must satisfy 0 < {field} < inf, got {value!r}")
-    return float(value)

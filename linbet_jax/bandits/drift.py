@@ -16,20 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.bandits.bandit import (
-    LinearBandit,
-    _array,
-    _bound,
-    _evaluated,
-    _finite,
-    _law,
-    _moments,
-    _name,
-    _nonnegative,
-    _real,
-    _traced,
-)
-from linbet_jax.bandits.datasets import _integer
+from linbet_jax.bandits import _checks
+from linbet_jax.bandits.bandit import LinearBandit
 
 __all__ = ["Path", "drifting", "jumping", "rotating"]
 
@@ -66,26 +54,26 @@ def drifting(
             when a bound does not hold, or the law does not allow a mean, in a sample of up to 16 pulls, 1 to 32 768.
     """
     arms = _fixed_arms(bandit)
-    law = _law(bandit.noise, raw_moment_bound, central_moment_bound, fixed=False)
-    result = _traced("path", path, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
-    if not _real(result, (bandit.dim,)):
+    law = _checks.law(bandit.noise, raw_moment_bound, central_moment_bound, fixed=False)
+    result = _checks.traced("path", path, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
+    if not _checks.real(result, (bandit.dim,)):
         allowed = f"theta_star of shape [d], real numbers with d = {bandit.dim}"
         raise ValueError(f"path must return {allowed}, got {result!r}")
-    norm = bandit.theta_norm if theta_norm is None else _nonnegative("theta_norm", theta_norm)
-    largest = bandit.arm_norm * norm if mean_bound is None else _nonnegative("mean_bound", mean_bound)
-    raw, central, std = _moments(law, 1.0 + bandit.epsilon, -largest, largest)
+    norm = bandit.theta_norm if theta_norm is None else _checks.nonnegative("theta_norm", theta_norm)
+    largest = bandit.arm_norm * norm if mean_bound is None else _checks.nonnegative("mean_bound", mean_bound)
+    raw, central, std = _checks.moments(law, 1.0 + bandit.epsilon, -largest, largest)
     moved = LinearBandit._make(
         arms=arms,
         theta_star=None,
         noise=law,
         epsilon=bandit.epsilon,
-        raw_moment_bound=_bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
-        central_moment_bound=_bound("central_moment_bound", central_moment_bound, central, declared=True),
+        raw_moment_bound=_checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
+        central_moment_bound=_checks.bound("central_moment_bound", central_moment_bound, central, declared=True),
         theta_norm=norm,
         arm_norm=bandit.arm_norm,
         mean_bound=largest,
         noise_std=std,
-        name=_name(f"drifting {bandit.name}" if name is None else name),
+        name=_checks.name(f"drifting {bandit.name}" if name is None else name),
         means=None,
         num_arms=bandit.num_arms,
         dim=bandit.dim,
@@ -96,7 +84,7 @@ def drifting(
     )
 
     def draw(number: int) -> tuple[Any, Any]:
-        return arms, _evaluated(path, jax.random.fold_in(jax.random.key(0), number % 2), jnp.int32(2**number))
+        return arms, _checks.evaluated(path, jax.random.fold_in(jax.random.key(0), number % 2), jnp.int32(2**number))
 
     moved._check_draws("path", draw)
     return moved
@@ -145,8 +133,8 @@ def rotating(theta_star: npt.ArrayLike, angle: float, towards: npt.ArrayLike | N
         ValueError: naming the argument, its value and what is allowed.
     """
     start = _start(theta_star)
-    turn = _finite("angle", angle)
-    aim = np.eye(start.size)[np.argmin(np.abs(start))] if towards is None else _array("towards", towards, 1)
+    turn = _checks.finite("angle", angle)
+    aim = np.eye(start.size)[np.argmin(np.abs(start))] if towards is None else _checks.array("towards", towards, 1)
     if aim.shape != start.shape:
         raise ValueError(f"towards must have length {start.size} like theta_star, got length {aim.size}")
     along, toward = _direction(start), _direction(aim)
@@ -171,7 +159,7 @@ def jumping(theta_star: npt.ArrayLike, every: int) -> Path:
         ValueError: naming the argument, its value and what is allowed.
     """
     start = _start(theta_star)
-    return _Jumping(tuple(start.tolist()), _norm(start), _integer("every", every, 1, 2**31 - 1))
+    return _Jumping(tuple(start.tolist()), _norm(start), _checks.integer("every", every, 1, 2**31 - 1))
 
 
 def _fixed_arms(bandit: Any) -> npt.NDArray[np.float64]:
@@ -183,7 +171,7 @@ def _fixed_arms(bandit: Any) -> npt.NDArray[np.float64]:
 
 
 def _start(theta_star: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    start = _array("theta_star", theta_star, 1)
+    start = _checks.array("theta_star", theta_star, 1)
     if start.size < 2 or not np.any(start):
         raise ValueError(f"theta_star must have at least two entries that are not all 0, got {start.tolist()}")
     return start
