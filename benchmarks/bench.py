@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace, cores: Sequence[int]) -> int:
     say(f"device: {device}; NumPy baseline: {numpy.path}. {compiler}")
     quick = options.quick or options.smoke
     parts = options.only or (["kernels", "table"] if quick else PARTS)
-    plan = suite.Plan(tuple(parts), quick, options.smoke, options.scaling, tuple(cores))
+    plan = suite.Plan(tuple(parts), tuple(cores), quick, options.smoke, options.scaling)
     settings = {
         "parts": list(plan.parts),
         "quick": plan.quick,

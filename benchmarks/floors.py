@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from problems import Problem
 from timing import timed
+
+from linbet_jax.policies.policy import state_bytes
 
 __all__ = ["Floor", "floor"]
 
@@ -25,8 +27,8 @@ class Floor(NamedTuple):
 
 def floor(problem: Problem) -> Floor:
     """Measures one pass, every number read, changed and written, over the states of one block of seeds."""
-    state_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(_state(problem)))
-    states = np.ones(BLOCK * state_bytes // 8)
+    kept = _state_bytes(problem)
+    states = np.ones(BLOCK * kept // 8)
 
     def passes() -> None:
         for _ in range(_PASSES):
@@ -34,13 +36,13 @@ def floor(problem: Problem) -> Floor:
 
     passes()
     states[:] = 1.0
-    return Floor(state_bytes, timed(passes).wall / _PASSES / BLOCK)
+    return Floor(kept, timed(passes).wall / _PASSES / BLOCK)
 
 
-def _state(problem: Problem) -> Any:
-    """The shapes of the state that the simulator carries from pull to pull."""
+def _state_bytes(problem: Problem) -> int:
+    """Of what the simulator carries from pull to pull."""
     policy, bandit = problem.made, problem.bandit
     assert bandit.arms is not None
     params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), jnp.float64), problem.params)
     arms = jax.ShapeDtypeStruct(bandit.arms.shape, jnp.float64)
-    return jax.eval_shape(policy.init, arms, params)
+    return state_bytes(policy, arms, params)

@@ -20,7 +20,6 @@ from worker import Worker
 
 from linbet_jax import policies
 from linbet_jax.bandits.datasets import DATASETS
-from linbet_jax.simulation.cores import usable_cores
 
 __all__ = ["Plan", "run"]
 
@@ -64,17 +63,17 @@ class Plan:
 
     Attributes:
         parts: some of "kernels", "policies", "table".
+        cores: those of the machine that may be used; what is compared has one.
         quick: a coarse look in less than a minute.
         smoke: with ``quick``, only to see that it works.
         scaling: also how time grows with T, seeds, K and d.
-        cores: those of the machine that may be used.
     """
 
     parts: tuple[str, ...]
+    cores: tuple[int, ...]
     quick: bool = False
     smoke: bool = False
     scaling: bool = False
-    cores: tuple[int, ...] = ()
 
     @property
     def rows(self) -> tuple[tuple[str, str, int], ...]:
@@ -208,7 +207,7 @@ def _floors(costs: dict[tuple[str, str, int], Measurement], say: Say) -> Iterato
 
 def _processes(plan: Plan, say: Say) -> Iterator[Measurement]:
     """Horizons, memory and cores, each in processes of their own."""
-    cores = list(plan.cores) or usable_cores()
+    cores = list(plan.cores)
     name = "crt" if plan.quick else "tofu"
     short, long = (2_000, 20_000) if plan.quick else (10_000, 1_000_000)
     say(f"{name}/S3: T={long} beside T={short}, time and peak memory")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Progress, StudyCell, long_form
 from linbet_jax.experiments.shared import Task
+from linbet_jax.policies.policy import state_bytes as policy_bytes
 from linbet_jax.simulation.results import Result
 
 __all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
@@ -81,5 +82,4 @@ def state_bytes(task: Task) -> int:
     assert task.bandit.arms is not None
     arms = jax.ShapeDtypeStruct(task.bandit.arms.shape, kind)
     shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
-    state = jax.eval_shape(policy.init, arms, shapes)
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return policy_bytes(policy, arms, shapes)

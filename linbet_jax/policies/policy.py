@@ -33,6 +33,12 @@ class Region(NamedTuple):
     norm: Callable[[jax.Array], jax.Array] | None = None
 
 
+def state_bytes(policy: Policy, arms: Any, params: Params) -> int:
+    """Bytes of the state that one replication keeps, for arms and params or their shapes; nothing is computed."""
+    state = jax.eval_shape(policy.init, arms, params)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
 class Buffers(NamedTuple):
     """For a policy whose state has room for a limited number of things.
 

@@ -36,7 +36,7 @@ from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import scaled_radius
 
 CAPACITY = 6  # doubtful payoffs at a time per dimension; on S1-S4 at most 4.6 of 64 seeds, all in the first pulls
-FEWEST = 31  # and for few dimensions; whole tiles
+LEAST_CAPACITY = 31  # where dimensions are few
 MAX_CONDITION = 1e14  # beyond it float64 has no digits left to tell V from its rounding
 CONDITION = 1e8  # largest condition number of V that the rational root covers; beyond it the run is repeated
 
@@ -190,7 +190,7 @@ def tofu(
         raise ValueError(f"epochs={epochs}: goes with method='pruned' alone; method='full' re-truncates at every pull")
     if (method == "full" or epochs is not None) and history is None:
         raise ValueError("history=None: method='full' and epochs need the horizon to size the history buffer")
-    capacity = max(FEWEST, CAPACITY * design.dim) if capacity is None else capacity
+    capacity = max(LEAST_CAPACITY, CAPACITY * design.dim) if capacity is None else capacity
     if capacity < 1:
         raise ValueError(f"capacity={capacity}: must be at least 1")
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.policies.conformance import check_policy
+from linbet_jax.policies.policy import state_bytes
 from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.simulation.display import LOGGER, Progress, compiling
 from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_inside
@@ -54,8 +55,7 @@ class Launch(NamedTuple):
         if self.plan.on_card:
             return seeds
         params, arms = self._shapes(varying, shared)
-        state = jax.eval_shape(self.plan.policy.init, None if self.plan.sampler is not None else arms, params)
-        held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+        held = state_bytes(self.plan.policy, None if self.plan.sampler is not None else arms, params)
         while seeds % 2 == 0 and seeds >= 2 * FEWEST and seeds * held > CACHE_BYTES:
             seeds //= 2
         return seeds

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.noise import traceable
-from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.policy import Policy, state_bytes
 from linbet_jax.simulation.checks import (
     block_of,
     check_dtype,
@@ -385,8 +385,7 @@ def _seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls:
     size = np.dtype(dtype_name).itemsize
     arms = jax.ShapeDtypeStruct((bandit.num_arms, bandit.dim), dtype_name)
     own = bandit.changing or bandit.resampling
-    state = jax.eval_shape(policy.init, None if bandit.changing else arms, cast)
-    held = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    held = state_bytes(policy, None if bandit.changing else arms, cast)
     return held + (size * arms.size if own else 0) + traced_pulls * (size + 4)
 
 
