@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles import Constants, MenuOracle, OfulOracle, assert_replays
-from traces import compiled_quickly, quickly
+from traces import compiled_quickly
 
 import linbet_jax as lb
 from linbet_jax.storage.provenance import instance_digest
@@ -115,11 +115,10 @@ def test_what_policies_are_told_holds_along_the_path():
 def test_replay_with_a_theta_star_that_moves(name, oracle, path, horizon, delta):
     bandit = lb.drifting(STILL, path)
     policy, params = lb.make_policy(name, bandit, horizon=horizon, delta=delta, radius_scale=0.2)
-    with quickly():
-        run = lb.simulate(
-            policy, params, bandit, horizon=horizon, num_seeds=SEEDS, key=KEY, trace=True, dtype="float64",
-            num_records=horizon,
-        )  # fmt: skip
+    run = lb.simulate(
+        policy, params, bandit, horizon=horizon, num_seeds=SEEDS, key=KEY, trace=True, dtype="float64",
+        num_records=horizon,
+    )  # fmt: skip
     assert not run.health.any()
     told = Constants(
         horizon, NORM, delta=delta, radius_scale=0.2, central_moment_bound=0.75, noise_scale=math.sqrt(0.75)
@@ -141,8 +140,7 @@ def test_a_seed_is_itself_and_float32_sees_the_same_path():
     policy, params = lb.make_policy("uniform", bandit, horizon=50)
 
     def run(dtype, **seeds):
-        with quickly():
-            return lb.simulate(policy, params, bandit, horizon=50, key=KEY, dtype=dtype, trace=True, **seeds)
+        return lb.simulate(policy, params, bandit, horizon=50, key=KEY, dtype=dtype, trace=True, **seeds)
 
     both = run("float64", num_seeds=3)
     np.testing.assert_array_equal(both.regret[2], run("float64", seeds=[2]).regret[0])
@@ -158,7 +156,7 @@ def test_a_mean_that_the_law_does_not_have_is_a_fault_of_its_pull():
 
     bandit = lb.drifting(still, once_negative)
     policy, params = lb.make_policy("uniform", bandit, horizon=50)
-    with quickly(), pytest.warns(RuntimeWarning):
+    with pytest.warns(RuntimeWarning):
         run = lb.simulate(policy, params, bandit, horizon=50, num_seeds=2, key=KEY)
     np.testing.assert_array_equal(run.health, [3, 3])
 
