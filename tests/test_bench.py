@@ -252,7 +252,9 @@ def test_c_plays_linbet_jax_s_arms_and_says_where_it_does_not(loops):
 @pytest.mark.parametrize(("data_set", "horizon"), [("S3", 700), ("S3", 10_000)])
 def test_c_takes_as_many_shifts_as_linbet_jax(data_set, horizon):
     problem = Problem.of("tofu", data_set, horizon)
-    assert c_baseline._sizes(problem).shifts == floors._state(problem).root.inverses.shape[-1]
+    params = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), np.float64), problem.params)
+    state = jax.eval_shape(problem.made.init, jax.ShapeDtypeStruct((20, 10), np.float64), params)
+    assert c_baseline._sizes(problem).shifts == state.root.inverses.shape[-1]
 
 
 @tofu_and_c
