@@ -590,15 +590,21 @@ def test_the_compile_report_says_what_is_missing(monkeypatch, capsys):
 
 
 def test_the_gpu_script_says_when_there_is_no_gpu(tmp_path):
+    """From a bare checkout: JAX, NumPy and SciPy are all that such a machine needs to have."""
+    absent, here = tmp_path / "absent", tmp_path / "here"
+    absent.mkdir()
+    here.mkdir()
+    for package in ("chex", "jinja2", "matplotlib", "optax", "pyarrow", "pydantic", "rich"):
+        (absent / f"{package}.py").write_text("raise ImportError(__name__)", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "gpu.py", "out"],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=here,
         timeout=120,
         check=False,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": f"{absent}{os.pathsep}{ROOT}"},
     )
     assert done.returncode == 2
     assert done.stderr.startswith("gpu.py: error: JAX finds no GPU here")
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())

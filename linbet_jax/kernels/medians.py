@@ -15,7 +15,7 @@ from linbet_jax.kernels.gram import UNROLLED, cholesky, dot
 _SAMPLE = 16  # estimates among which the origin of the coordinates is found
 _STEPS = 3  # of the search for the middle of the bulk
 _FEW = 4  # estimates left over that are cheaper to decide one by one
-_ROUND = 8  # estimates whose medians a GPU finds together
+_ROUND = 4  # estimates whose medians a GPU finds together
 _ROWS = 8  # rows of distances that share one pass over the coordinates
 
 
@@ -138,7 +138,7 @@ class _Search(NamedTuple):
 def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
     """One candidate after the other, and the others counted anew where a better bound repays it."""
     num = estimates.shape[0]
-    rows = jnp.arange(num)
+    rows = jnp.arange(num, dtype=jnp.int32)
     slack = 8 * float(np.finfo(estimates.dtype).eps)
     points, origin = _whitened(estimates, gram)
 
@@ -146,34 +146,27 @@ def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array
         differences = points - points[:, row, None]
         return jnp.sum(differences * differences, axis=0)
 
-    from_middle, there = _from_middle(points)
-    first = jnp.where(there, jnp.argmin(from_middle), origin)
-    from_first = squared_distances(first)
-    bound = _median_distance(from_first, first)
-
     def others_within(bound: jax.Array) -> jax.Array:
         return _near_by_rows((points / bound).astype(jnp.float32), 1 + slack)
 
-    counts = others_within(bound)
-    surviving = (counts >= _needed(num)) & (rows != first)
-    # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
-    same = jnp.where(from_first == 0, rows, num)
-    surviving = surviving & (bound > 0)
-    best = jnp.where(bound == 0, jnp.min(same), first)
-
     def step(carry: _Search) -> _Search:
-        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1))  # the one with the most others near it
+        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1)).astype(
+            jnp.int32
+        )  # the one with the most others near it
         median = _median_distance(squared_distances(row), row)
         better = median < carry.bound * (1 - slack)
         tie = ~better & (median <= carry.bound * (1 + slack)) & (row < carry.best)
         bound = jnp.where(better, median, carry.bound)
-        left = carry.left & (rows != row)
+        left = carry.left & (rows != row) & (bound > 0)
         # A better bound rejects more: another pass repays itself where many are left.
-        again = better & (bound > 0) & (jnp.sum(left) > _FEW)
+        again = better & (jnp.sum(left) > _FEW)
         counts = jax.lax.cond(again, lambda: others_within(bound), lambda: carry.counts)
         return _Search(jnp.where(better | tie, row, carry.best), bound, left & (counts >= _needed(num)), counts)
 
-    found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, _Search(best, bound, surviving, counts))
+    from_middle, there = _from_middle(points)
+    first = jnp.where(there, jnp.argmin(from_middle), origin).astype(jnp.int32)
+    start = _Search(first, jnp.full_like(from_middle[0], jnp.inf), rows >= 0, jnp.int32(num) + (rows == first))
+    found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, start)
     return _answer(found, points, origin)
 
 
@@ -196,13 +189,13 @@ def _center_in_rounds(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array,
         _, sorted_rows = jax.lax.sort((order, rows), num_keys=1, is_stable=False)
         some = sorted_rows[:_ROUND]
         medians = jax.vmap(_median_distance)(squared_distances(some), some)
-        best, bound, left = carry.best, carry.bound, carry.left
-        for row, median, undecided in zip(some, medians, carry.left[some], strict=True):
-            better = undecided & (median < bound * (1 - slack))
-            tie = undecided & ~better & (median <= bound * (1 + slack)) & (row < best)
-            best, bound = jnp.where(better | tie, row, best), jnp.where(better, median, bound)
-            left = left & (rows != row)
-        counts = _near_at_once((points / bound).astype(jnp.float32), 1 + slack)
+        medians = jnp.where(carry.left[some], medians, jnp.inf)
+        bound = jnp.minimum(carry.bound, jnp.min(medians))
+        # Of all within rounding of the best the lowest, the best so far among them.
+        rivals = jnp.append(some, carry.best), jnp.append(medians, carry.bound)
+        best = jnp.min(jnp.where(rivals[1] <= bound * (1 + slack), rivals[0], num))
+        left = carry.left & ~jnp.any(rows[:, None] == some, axis=1)
+        counts = _near_at_once([(row / bound).astype(jnp.float32) for row in points], 1 + slack)
         return _Search(best, bound, left & (bound > 0) & (counts >= _needed(num)), counts)
 
     from_middle, there = _from_middle(points)
@@ -213,9 +206,7 @@ def _center_in_rounds(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array,
         lambda carry: decide(carry, jnp.where(carry.left, -carry.counts, num)),
         decide(start, from_middle),
     )
-    # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
-    equal = jnp.argmax(squared_distances(found.best[None])[0] == 0)
-    return _answer(found._replace(best=jnp.where(found.bound == 0, equal, found.best)), points, origin)
+    return _answer(found, points, origin)
 
 
 def _needed(num: int) -> int:
@@ -224,8 +215,12 @@ def _needed(num: int) -> int:
 
 
 def _answer(found: _Search, points: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
+    # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
+    differences = points - points[:, found.best, None]
+    equal = jnp.argmax(jnp.sum(differences * differences, axis=0) == 0)
+    best = jnp.where(found.bound == 0, equal, found.best)
     of_itself = jnp.sum(points[:, origin])  # 0, or no number where V has no root or no estimate is finite
-    return found.best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, of_itself - of_itself)
+    return best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, of_itself - of_itself)
 
 
 def _whitened(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -343,20 +338,20 @@ def _less_margin(squared_norms: jax.Array, dim: int) -> jax.Array:
     return squared_norms * (1 - 2 * (dim + 8) * float(np.finfo(np.float32).eps))
 
 
-def _near_at_once(points: jax.Array, cut: float) -> jax.Array:
-    """How many others are surely or possibly within squared distance ``cut`` of each: points [d, k] float32 -> [k].
+def _near_at_once(points: list[jax.Array], cut: float) -> jax.Array:
+    """How many others are surely or possibly within squared distance ``cut`` of each: d rows [k] of float32 -> [k].
 
     The products are written out: their sum over d, the test and the count are one kernel on a GPU, and the k x k
     matrix never reaches its memory.
     """
-    if points.shape[0] > UNROLLED:
-        halves = 0.5 * _with_margin(points)
-        half_squared = halves[:, None] + halves[None, :] - dot(points.T, points)
+    if len(points) > UNROLLED:
+        whole = jnp.stack(points)
+        halves = 0.5 * _with_margin(whole)
+        half_squared = halves[:, None] + halves[None, :] - dot(whole.T, whole)
     else:
-        rows = list(points)
-        halves = 0.5 * _less_margin(functools.reduce(jnp.add, [row * row for row in rows]), points.shape[0])
+        halves = 0.5 * _less_margin(functools.reduce(jnp.add, [row * row for row in points]), len(points))
         half_squared = halves[:, None] + halves[None, :]
-        for row in rows:
+        for row in points:
             half_squared = half_squared - row[:, None] * row[None, :]
     return jnp.sum(~(half_squared > 0.5 * cut), axis=1, dtype=jnp.int32) - 1
 
@@ -365,19 +360,21 @@ def _near_by_rows(points: jax.Array, cut: float) -> jax.Array:
     """The same a few rows at a time, without a k x k matrix in memory."""
     dim, num = points.shape
     if dim > UNROLLED:
-        return _near_at_once(points, cut)
+        return _near_at_once(list(points), cut)
     norms = _with_margin(points)
     spare = -num % _ROWS
     columns = jnp.pad(points.T, ((0, spare), (0, 0)))
     offsets = jnp.pad(norms, (0, spare), constant_values=jnp.inf)  # rows that do not exist are near nothing
 
+    coordinates = list(points)
+
     def count(block: jax.Array, near: jax.Array) -> jax.Array:
-        here = jax.lax.dynamic_slice_in_dim(columns, block * _ROWS, _ROWS)
+        here = 2 * jax.lax.dynamic_slice_in_dim(columns, block * _ROWS, _ROWS)
         offset = jax.lax.dynamic_slice_in_dim(offsets, block * _ROWS, _ROWS)
         for row in range(_ROWS):
             squared = offset[row] + norms
-            for i in range(dim):
-                squared = squared - (2 * here[row, i]) * points[i]
+            for coordinate, of_row in zip(coordinates, here[row], strict=True):
+                squared = squared - of_row * coordinate
             near = near + (~(squared > cut)).astype(jnp.int32)
         return near
 

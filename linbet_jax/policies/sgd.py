@@ -8,11 +8,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from linbet_jax.kernels.gram import combined, dot
 from linbet_jax.kernels.selection import argmax_index
@@ -20,6 +19,9 @@ from linbet_jax.policies._checks import check_params, number
 from linbet_jax.policies.designs import Arms, Design, FixedSet
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
+
+if TYPE_CHECKING:  # imported where it is used: a bare checkout on a GPU machine plays the others without it
+    import optax
 
 
 class SgdParams(NamedTuple):
@@ -62,6 +64,7 @@ class SgdState(NamedTuple):
 
 def projection(radius: Any) -> optax.GradientTransformation:
     """Shortens a step so that it ends within the Euclidean ball of this radius around 0; the last link of a chain."""
+    import optax
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         moved = params + updates
@@ -75,6 +78,7 @@ def projection(radius: Any) -> optax.GradientTransformation:
 
 def shortened(limit: Any) -> optax.GradientTransformation:
     """`optax.clip_by_global_norm`, but exact also where the squares of a gradient exceed its dtype's range."""
+    import optax
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         largest = jnp.max(jnp.abs(updates))
@@ -87,6 +91,8 @@ def shortened(limit: Any) -> optax.GradientTransformation:
 
 def default_optimizer(params: Any) -> optax.GradientTransformation:
     """Clips the gradient's norm, steps by learning_rate / sqrt(t) at pull t = 1, 2, ..., projects on ||theta|| <= S."""
+    import optax
+
     return optax.chain(
         shortened(params.clip),
         optax.scale_by_schedule(lambda count: -params.learning_rate / jnp.sqrt(1.0 + count)),
@@ -118,6 +124,8 @@ def gradient(
     Raises:
         ValueError: for an unknown option.
     """
+    import optax
+
     for field, value, allowed in (("loss", loss, ("squared", "huber")), ("explore", explore, ("epsilon", "width"))):
         if value not in allowed:
             raise ValueError(f"{field}={value!r}: allowed are {' and '.join(map(repr, allowed))}")

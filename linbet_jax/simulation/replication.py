@@ -198,7 +198,7 @@ def _stretch(
             seen.append(one)
         return carry, jax.tree.map(lambda *each: jnp.concatenate(each), *seen)
 
-    most = max(1, _UNROLLED // turns) if plan.on_card and pulls == 1 else 1
+    most = _UNROLLED if plan.on_card and pulls == 1 else 1
     unroll = max(n for n in range(1, most + 1) if epochs.shape[0] % n == 0)
     carry, seen = jax.lax.scan(turn, carry, (epochs, drawn), unroll=unroll)
     seen = jax.tree.map(lambda each: each.reshape(-1), seen)  # [width]
@@ -294,7 +294,7 @@ def _epoch(run: _Run, update: Update, carry: _Carry, number: jax.Array, drawn: j
     return _Carry(state, health, regret, payoff, coverage), seen
 
 
-_UNROLLED = 5  # pulls of a turn on a GPU: kernels of neighbours merge; more cost compile time and win little
+_UNROLLED = 5  # turns of the scan in one of its loop on a GPU: kernels of neighbours merge; more win little
 _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a block of 16 seeds
 _VECTOR = 8  # what is left of a row after whole vectors would be drawn one by one
 

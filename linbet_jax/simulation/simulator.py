@@ -48,23 +48,25 @@ _SET_UP = (
 )
 
 
-def _stretch_epochs(horizon: int, policy: Policy) -> int:
+def _stretch_epochs(horizon: int, policy: Policy, on_card: bool) -> int:
     """Epochs per stretch: about STRETCH pulls, no more than the horizon needs, a multiple of the updates in turn.
 
-    Two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one kernel.
+    On a CPU two at least where there are two: XLA dissolves a scan over one, and no loop is left that could be one
+    kernel. A GPU has no such kernels, and less to keep of one epoch.
     """
     pulls, turns = policy.pulls_per_epoch, len(policy.updates)
     even = ROUND_STRETCHES.get(turns, 0) if pulls == 1 else 0
     if even and horizon % even == 0:
         return even
-    return turns * -(-min(max(2, STRETCH // pulls), -(-horizon // pulls)) // turns)
+    least = 1 if on_card else 2
+    return turns * -(-min(max(least, STRETCH // pulls), -(-horizon // pulls)) // turns)
 
 
 def _plan(
     policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str, on_card: bool = False
 ) -> Plan:
     """What shapes the program of one attempt, without a trace."""
-    length = _stretch_epochs(horizon, policy)
+    length = _stretch_epochs(horizon, policy, on_card)
     return Plan(
         policy=policy,
         sampler=bandit.sampler,
