@@ -25,8 +25,6 @@ from linbet_jax.simulation.simulator import traced
 HORIZON = 1_000
 # Loops whose turns depend on data, beside the one over stretches: MENU's search, minimisers, designs, histories.
 DATA_LOOPS = {"menu": 1, "heavy_oful": 3, "gopt_elim": 6, "explore_then_commit": 6, "sup_btc": 2, "btc_ucb": 2}
-# What optax counts in JAX's own float: scalars, of which a program has a few.
-WIDE = {"sgd": {"convert_element_type", "add", "sqrt"}}
 
 
 @functools.cache
@@ -70,9 +68,7 @@ def test_a_gpu_runs_a_program_by_itself(name):
     for kind in set(kinds):
         assert "callback" not in kind
         assert kind not in ("eigh", "cholesky", "lu", "triangular_solve", "ffi_call", "custom_call")
-    wide = [each for each in found if any(out.aval.dtype == np.float64 for out in each.outvars)]
-    assert {each.primitive.name for each in wide} <= WIDE.get(name, set())
-    assert all(out.aval.shape == () for each in wide for out in each.outvars)
+    assert not [each for each in found if any(out.aval.dtype == np.float64 for out in each.outvars)]
 
 
 def by_platform(jaxpr):

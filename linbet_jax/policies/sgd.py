@@ -93,9 +93,10 @@ def default_optimizer(params: Any) -> optax.GradientTransformation:
     """Clips the gradient's norm, steps by learning_rate / sqrt(t) at pull t = 1, 2, ..., projects on ||theta|| <= S."""
     import optax
 
+    rate = jnp.asarray(params.learning_rate)
     return optax.chain(
         shortened(params.clip),
-        optax.scale_by_schedule(lambda count: -params.learning_rate / jnp.sqrt(1.0 + count)),
+        optax.scale_by_schedule(lambda count: -rate / jnp.sqrt((1 + count).astype(rate.dtype))),
         projection(params.theta_norm),
     )
 
