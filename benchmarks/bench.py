@@ -47,7 +47,7 @@ def _parsed(argv: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="short horizons, fewer repeats: under a minute")
     parser.add_argument("--smoke", action="store_true", help="tiny runs that only show that it works; writes nothing")
     parser.add_argument(
-        "--scaling", action="store_true", help="also growth in T, seeds, K and d, with log-log pictures"
+        "--scaling", action="store_true", help="also growth in T, seeds, K, d and cores, with log-log pictures"
     )
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part alone; may be repeated")
     parser.add_argument("--baseline", metavar="FILE", help="the NumPy baseline (default: benchmarks/numpy_baseline.py)")

@@ -236,7 +236,7 @@ def _exponent_table(found: Mapping[str, Any]) -> str:
         kind, *rest = name.split("/")
         if kind == "exponent":
             rows.append([rest[0], _title(rest[1]), f"{measured['median']:.2f}"])
-    return table(("wall time of a run grows with", "run", "fitted exponent"), rows) if rows else ""
+    return table(("time of a run grows with", "run", "fitted exponent"), rows) if rows else ""
 
 
 # Comparison -------------------------------------------------------------------------------------------------------

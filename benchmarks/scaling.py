@@ -1,4 +1,7 @@
-"""How time grows with the horizon, the seeds, the arms and the dimension: fitted exponents and log-log pictures."""
+"""How time grows with the horizon, the seeds, the arms, the dimension and the cores: exponents and log-log pictures.
+
+One core plays all but the last, whose processor time is told; runs on several cores are told in wall time.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from baseline import Baseline
 from problems import Problem
 from timing import Measurement, interleave
+from worker import Worker
 
 from linbet_jax.bandits.datasets import make_instance
 from linbet_jax.figures.plotting import growth_figure, save_figure
@@ -18,16 +22,24 @@ from linbet_jax.statistics.regret import fitted_exponent
 __all__ = ["AXES", "draw", "measure"]
 
 # What grows -> name of the axis
-AXES = {"T": "horizon T (pulls)", "seeds": "replications", "K": "arms K", "d": "dimension d"}
+AXES = {"T": "horizon T (pulls)", "seeds": "replications", "K": "arms K", "d": "dimension d", "cores": "cores"}
 _POLICIES = ("tofu", "crt", "menu")
 _SEEDS = 32
+_LONG = 10_000_000  # pulls of all replications, from which on one sample says enough
 
 
-def measure(baseline: Baseline, *, quick: bool, say: Callable[[str], None]) -> Iterator[Measurement]:
-    """Wall seconds of whole runs along every axis, and their fitted exponents."""
+def measure(
+    baseline: Baseline, cores: Sequence[int], *, quick: bool, say: Callable[[str], None]
+) -> Iterator[Measurement]:
+    """Seconds of whole runs along every axis, and their fitted exponents; `cores` are those that may be used."""
     for axis in AXES:
+        if axis == "cores":
+            continue
         for policy in _POLICIES:
             yield from _along(axis, policy, quick, say)
+    if len(cores) > 1:
+        for policy in _POLICIES:
+            yield from _over_cores(policy, cores, quick, say)
     # The full pass at every round: quadratic in T.
     horizons = (500, 1_000, 2_000) if quick else (1_000, 3_000, 10_000, 30_000)
     samples = []
@@ -35,7 +47,7 @@ def measure(baseline: Baseline, *, quick: bool, say: Callable[[str], None]) -> I
         problem = Problem.of("tofu", "S3", horizon)
         say(f"scaling in T: NumPy {problem.name}")
         clocks = interleave({"numpy": functools.partial(baseline.sample, problem)}, repeats=2, budget=5)["numpy"]
-        samples.append(tuple(clock.wall * horizon for clock in clocks))
+        samples.append(tuple(clock.cpu * horizon for clock in clocks))
     yield from _results("T", "NumPy TOFU", horizons, samples)
 
 
@@ -44,7 +56,7 @@ def _points(axis: str, policy: str, quick: bool) -> tuple[int, ...]:
         return {"T": (1_000, 4_000), "seeds": (1, 32, 64), "K": (10, 40), "d": (4, 8)}[axis]
     return {
         "T": (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000),
-        "seeds": (1, 4, 16, 64, 256, 1_024, 4_096),
+        "seeds": (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 100_000),
         "K": (10, 20, 50, 100, 200, 500, 1_000),
         "d": (2, 4, 8, 16, 32),
     }[axis]
@@ -62,10 +74,23 @@ def _along(axis: str, policy: str, quick: bool, say: Callable[[str], None]) -> I
         say(f"scaling in {axis}: {policy}, {axis}={point}")
         problem = Problem.on(policy, bandit, horizon)
         problem.warm()
-        repeats = 1 if horizon >= 1_000_000 else 3
+        repeats = 1 if horizon * seeds >= _LONG else 3
         clocks = interleave({"ours": functools.partial(problem.sample, seeds)}, repeats=repeats, budget=3)["ours"]
-        samples.append(tuple(clock.wall * horizon * seeds for clock in clocks))
+        samples.append(tuple(clock.cpu * horizon * seeds for clock in clocks))
     yield from _results(axis, policy, points, samples)
+
+
+def _over_cores(policy: str, cores: Sequence[int], quick: bool, say: Callable[[str], None]) -> Iterator[Measurement]:
+    """On one core, on two, on four, and on all."""
+    horizon, seeds = (1_000, 32) if quick else (10_000, 32 * len(cores))
+    points = sorted({min(2**power, len(cores)) for power in range(len(cores).bit_length() + 1)})
+    samples: list[tuple[float, ...]] = []
+    for point in points:
+        say(f"scaling in cores: {policy}, {point} of {len(cores)}")
+        with Worker(cores[:point]) as worker:
+            worker.run(policy, "S3", horizon, seeds)  # compiles
+            samples.append(tuple(worker.run(policy, "S3", horizon, seeds)["wall"] * horizon * seeds for _ in range(3)))
+    yield from _results("cores", policy, points, samples)
 
 
 def _results(
@@ -73,12 +98,19 @@ def _results(
 ) -> Iterator[Measurement]:
     medians = []
     for point, values in zip(points, samples, strict=True):
-        measured = Measurement(f"scaling/{axis}/{series}/{point}", "wall s per run", values)
+        measured = Measurement(f"scaling/{axis}/{series}/{point}", f"{_clock(axis)} s per run", values)
         medians.append(measured.median)
         yield measured
     yield Measurement(
-        f"exponent/{axis}/{series}", "slope", (fitted_exponent(points, medians),), "of wall time on log-log axes"
+        f"exponent/{axis}/{series}",
+        "slope",
+        (fitted_exponent(points, medians),),
+        f"of {_clock(axis)} time on log-log axes",
     )
+
+
+def _clock(axis: str) -> str:
+    return "wall" if axis == "cores" else "CPU"
 
 
 def draw(measurements: Sequence[Measurement], folder: Path) -> list[Path]:
@@ -95,7 +127,7 @@ def draw(measurements: Sequence[Measurement], folder: Path) -> list[Path]:
 
 
 def _picture(axis: str, series: Mapping[str, tuple[list[float], list[float]]], path: Path) -> Path:
-    figure = growth_figure(series, title=f"Wall time of a run against {AXES[axis]}")
+    figure = growth_figure(series, title=f"{_clock(axis)} time of a run against {AXES[axis]}")
     axes = figure.axes[0]
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel("seconds")

@@ -66,7 +66,7 @@ class Plan:
         cores: those of the machine that may be used; what is compared has one.
         quick: a coarse look in less than a minute.
         smoke: with ``quick``, only to see that it works.
-        scaling: also how time grows with T, seeds, K and d.
+        scaling: also how time grows with T, seeds, K, d and cores.
     """
 
     parts: tuple[str, ...]
@@ -116,7 +116,7 @@ def run(plan: Plan, baseline: Baseline, loops: CBaseline | None, say: Say) -> It
         if not plan.smoke:
             yield from _processes(plan, say)
     if plan.scaling:
-        yield from scaling.measure(baseline, quick=plan.quick, say=say)
+        yield from scaling.measure(baseline, plan.cores, quick=plan.quick, say=say)
 
 
 def _one_core() -> dict[str, Any]:

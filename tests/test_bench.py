@@ -467,12 +467,14 @@ def test_a_comparison_flags_what_is_beyond_the_spread():
     assert "versions: jax '0.1' then, " in report.comparison(old, new)
 
 
-def test_scaling_is_drawn_with_its_exponents(tmp_path):
-    found = list(scaling._results("T", "tofu", (100, 1_000, 10_000), [(1.0,), (10.0, 10.0), (100.0,)]))
+@pytest.mark.parametrize(("axis", "clock"), [("T", "CPU"), ("cores", "wall")])
+def test_scaling_is_drawn_with_its_exponents(axis, clock, tmp_path):
+    found = list(scaling._results(axis, "tofu", (1, 10, 100), [(1.0,), (10.0, 10.0), (100.0,)]))
     slope = (pytest.approx(1.0, rel=1e-12),)
-    assert found[-1] == timing.Measurement("exponent/T/tofu", "slope", slope, "of wall time on log-log axes")
+    assert found[0].unit == f"{clock} s per run"
+    assert found[-1] == timing.Measurement(f"exponent/{axis}/tofu", "slope", slope, f"of {clock} time on log-log axes")
     (path,) = scaling.draw(found, tmp_path)
-    assert path.name == "scaling-T.png"
+    assert path.name == f"scaling-{axis}.png"
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
