@@ -127,9 +127,14 @@ def draw(measurements: Sequence[Measurement], folder: Path) -> list[Path]:
 
 
 def _picture(axis: str, series: Mapping[str, tuple[list[float], list[float]]], path: Path) -> Path:
-    figure = growth_figure(series, title=f"{_clock(axis)} time of a run against {AXES[axis]}")
+    clock = _clock(axis)
+    figure = growth_figure(series, title=f"{clock[0].upper()}{clock[1:]} time of a run against {AXES[axis]}")
     axes = figure.axes[0]
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel("seconds")
+    if axis == "cores":  # too few for powers of ten
+        axes.set_xticks(sorted({point for points, _ in series.values() for point in points}))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
     save_figure(figure, path)
     return path

@@ -279,7 +279,7 @@ def _wrap(text: Text, inches: float) -> None:
 def label_ends(ax: Axes, ends: Sequence[tuple[float, str, str, bool]], *, lines: int = 1) -> None:
     """Writes each curve's name to the right of its end, moved apart where they would overlap."""
     places = [axis_share(ax, "y", y) for y, *_ in ends]
-    spread = spread_apart(places, LABEL_STEP * lines / axes_points(ax)[1], low=0.0, high=1.0)
+    spread = spread_apart(places, LABEL_STEP * (1.5 * lines - 0.5) / axes_points(ax)[1], low=0.0, high=1.0)
     for (_, label, color, bold), true, shown in zip(ends, places, spread, strict=True):
         arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1, "relpos": (0.0, 0.5)}
         weight = "bold" if bold else "normal"

@@ -256,8 +256,8 @@ def growth_figure(
         ValueError: as in `regret.fitted_exponent`.
     """
     with styled():
-        figure = StyledFigure(4.6, 3.1)
-        ax = figure.subplots(gridspec_kw={"left": 0.14, "right": 0.66, "top": 0.9, "bottom": 0.15})
+        figure = StyledFigure(4.9, 3.1)
+        ax = figure.subplots(gridspec_kw={"left": 0.19, "right": 0.68, "top": 0.9, "bottom": 0.15})
         ax.set(xscale="log", yscale="log", xlabel="horizon (pulls)", ylabel="mean pseudo-regret")
         ends: list[tuple[float, str, str, bool]] = []
         for policy, (horizons, regrets) in series.items():
