@@ -105,6 +105,11 @@ def made_up(policy, means, place="S1", ratios=0.5):
     )
 
 
+def test_a_star_needs_an_assumption_that_the_worlds_meet():
+    proved = {name: made_up(name, (1.0, 1.0)).proved for name in ("adar_ucb", "robust_ucb", "oful", "menu", "crtm")}
+    assert proved == {"adar_ucb": False, "robust_ucb": True, "oful": False, "menu": False, "crtm": True}
+
+
 def test_numbers_become_ranks_shares_and_a_headline():
     findings = [
         made_up("menu", (30.0, 20.0)),
