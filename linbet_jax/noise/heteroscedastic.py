@@ -38,7 +38,7 @@ class Heteroscedastic(Base):
     noise: Base
     spread: float
 
-    def __init__(self, noise: Base, spread: float) -> None:
+    def __init__(self, noise: Any, spread: Any) -> None:
         """Builds the law.
 
         Args:
@@ -104,14 +104,17 @@ class Heteroscedastic(Base):
     def _cdf(self, x: Array, mean: Array) -> npt.ArrayLike:
         return self._over_scales(lambda noise, scale: self.noise._cdf(noise / scale, np.zeros(())), x - mean)
 
-    def _central(self, order: float, mean: Array) -> npt.ArrayLike:
+    def _central(self, order: float, mean: Array) -> Array:
         # E scale^p = (exp(L) - 1)/L with L = p spread ln 10
-        return float(special.exprel(order * self.spread * math.log(10.0))) * self.noise._central(order, mean)
+        grown = float(special.exprel(order * self.spread * math.log(10.0)))
+        return grown * np.asarray(self.noise._central(order, mean), np.float64)
 
     def _raw(self, order: float, mean: Array) -> npt.ArrayLike:
         if order == 2.0:
             return mean * mean + self._central(order, mean)
-        return self._over_scales(lambda mean, scale: scale**order * self.noise._raw(order, mean / scale), mean)
+        return self._over_scales(
+            lambda mean, scale: scale**order * np.asarray(self.noise._raw(order, mean / scale)), mean
+        )
 
     def _over_scales(self, function: Callable[[Array, Array], Any], values: Array) -> Array:
         """E function(value, scale), elementwise in the values."""

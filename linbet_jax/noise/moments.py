@@ -44,8 +44,8 @@ def over_uniform(function: Callable[[Array, Array], npt.ArrayLike], values: npt.
     nodes, weights = 0.5 * (1.0 + nodes), 0.5 * weights
 
     def rule(row: npt.NDArray[Any], start: Array, width: float) -> Array:
-        inside = function(flat[row, None], start[:, None] + width * nodes)
-        return np.asarray(width * (np.asarray(inside) @ weights))
+        inside = np.asarray(function(flat[row, None], start[:, None] + width * nodes))
+        return np.asarray(width * np.sum(inside * weights, axis=1))
 
     count = max(1, panels)
     width = 1.0 / count

@@ -58,8 +58,9 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(f"policy {name}: select must return one integer, not {_kind(index)}")
     for update in policy.updates:
-        call = functools.partial(updated, update)
-        _same_state(name, "update", state, traced("update", call, state, arms, integer, payoffs, payoffs, params))
+        with_scales = functools.partial(updated, update)
+        after = traced("update", with_scales, state, arms, integer, payoffs, payoffs, params)
+        _same_state(name, "update", state, after)
     if policy.refresh is not None:
         _same_state(name, "refresh", state, traced("refresh", policy.refresh, state, first, params))
     overflowed = None if policy.buffers is None else policy.buffers.overflowed

@@ -74,7 +74,7 @@ def _written(value: Any) -> Any:
 
 def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
     """Hash of what is played, by content; what a function draws (fresh instances, changing sets) by what makes it."""
-    drawn = None
+    drawn: Any = None
     if bandit.changing or bandit.resampling or bandit.path is not None:
         options = sorted(plain["values"].get("options", {}).items())
         drawn = (plain["source"], bandit.num_arms, bandit.dim, bandit.best_mean, options)
