@@ -582,19 +582,23 @@ def test_any_set_with_fixed_arms_drifts_as_in_python(tmp_path):
     text = (
         'horizon = 60\n[sets.S1]\ndrift = {path = "rotating", angle = [1e-4, 1]}\n'
         '[sets.mine]\narms = "arms.npy"\ntheta_star = [1.0, 0.5]\nnoise = {law = "Gaussian"}\nmean_bound = 9.0\n'
-        'drift = [{path = "jumping", every = 1e1}, {path = "rotating", angle = -0.5}]\n[policies.oful]\n'
+        'drift = [{path = "jumping", every = 1e1}, {path = "rotating", angle = -0.5}]\n'
+        '[sets.S3]\ndrift = {path = "rotating", angle = 1e-4}\n[policies.oful]\n'  # beyond T its means are negative
     )
     found = cells(tmp_path, text)
     assert [cell.swept for cell in found] == [
-        {"drift.angle": 1e-4}, {"drift.angle": 1}, {"drift": "jumping(every=10.0)"}, {"drift": "rotating(angle=-0.5)"}
+        {"drift.angle": 1e-4}, {"drift.angle": 1},
+        {"drift": "jumping(every=10.0)"}, {"drift": "rotating(angle=-0.5)"}, {},
     ]  # fmt: skip
     bandits = [work.build(cell.spec).bandit for cell in found]
     S1 = lb.dataset("S1")
     assert bandits[:2] == [lb.drifting(S1, lb.rotating(S1.theta_star, a), name="S1") for a in (1e-4, 1.0)]
     mine = lb.LinearBandit(np.load(tmp_path / "arms.npy"), [1.0, 0.5], lb.noise.Gaussian(), mean_bound=9.0)
     paths = [lb.jumping([1.0, 0.5], 10), lb.rotating([1.0, 0.5], -0.5)]
-    assert bandits[2:] == [lb.drifting(mine, path, mean_bound=9.0, name="mine") for path in paths]
-    assert len({cell.id for cell in found}) == 4
+    assert bandits[2:4] == [lb.drifting(mine, path, mean_bound=9.0, name="mine") for path in paths]
+    S3 = lb.dataset("S3")
+    assert bandits[4] == lb.drifting(S3, lb.rotating(S3.theta_star, 1e-4), horizon=60, name="S3")
+    assert len({cell.id for cell in found}) == 5
 
     part = {"cells": [found[2].spec], "start": 0, "stop": 2, "record_at": [10, 60], "key": 3, "dtype": "float64"}
     [result] = work.run_part({**part, "block_size": 2})["cells"].values()

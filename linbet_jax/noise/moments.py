@@ -57,7 +57,7 @@ def over_uniform(function: Callable[[Array, Array], npt.ArrayLike], values: npt.
         halves, starts = np.repeat(row, 2), (start[:, None] + [0.0, width]).ravel()
         parts = rule(halves, starts, width)
         both = parts.reshape(-1, 2).sum(axis=1)
-        rough = np.abs(both - whole) > 1e-12 * size[row]
+        rough = np.abs(both - whole) > 1e-11 * size[row]
         total += np.bincount(row[~rough], both[~rough], flat.size)
         again = np.repeat(rough, 2)
         row, start, whole = halves[again], starts[again], parts[again]

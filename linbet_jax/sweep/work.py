@@ -65,7 +65,8 @@ def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
     Raises:
         ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
     """
-    return _bandit(_Plain(world["content"], world), horizon if world["source"] == LOWER_BOUND else 0)
+    matters = world["source"] == LOWER_BOUND or "drift" in world["values"]
+    return _bandit(_Plain(world["content"], world), horizon if matters else 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +133,8 @@ def _drifting(plain: _Plain, horizon: int) -> LinearBandit:
     else:
         moved = jumping(still.theta_star, path["every"])
     given = ("raw_moment_bound", "central_moment_bound", "mean_bound")
-    return drifting(still, moved, name=still.name, **{field: values[field] for field in given if field in values})
+    bounds = {field: values[field] for field in given if field in values}
+    return drifting(still, moved, horizon=horizon, name=still.name, **bounds)
 
 
 def _law(values: Mapping[str, Any]) -> Any:
