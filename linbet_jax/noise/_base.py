@@ -38,8 +38,8 @@ class PayoffLaw(Protocol):
     faster than `standard`.
 
     A law may reveal the scale of each payoff to policies that are made for it: `scales(key, dtype)`, a function of
-    indices [n] -> [n] like that of `variates`. Given the scale, the noise over it has a mean of 0 and moments of at most
-    `unit_moment(order)`, E|noise/scale|^order. A scale below 1 counts as 1.
+    indices [n] -> [n] like that of `variates`. Given the scale, the noise over it has a mean of 0, and
+    `unit_moment(order)` bounds E|noise/scale|^order. A scale below 1 counts as 1.
 
     The parameters of a law follow the dtype of the variate in jitted code, and are float64 on the host.
     """
