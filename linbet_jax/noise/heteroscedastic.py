@@ -27,9 +27,9 @@ class Heteroscedastic(Base):
 
     A policy that is made for it is shown the scale, from 1 to 10^spread, with the payoff; all others see payoffs alone.
     Given the scale s, E|noise|^p is s^p times that of the law it is made from, and over all scales
-    (10^(spread p) - 1)/(spread p ln 10) times it. Raw moments of other orders than 2, and the cdf, are integrals over the
-    scale; for `Empirical` they take time in proportion to its numbers, a few seconds for 20 000 of them and 20 arms. The
-    variates of that law are the ones that it has by itself under the same key; one uniform more makes the scale.
+    (10^(spread p) - 1)/(spread p ln 10) times it. The variates of that law are the ones that it has by itself under the
+    same key; one uniform more makes the scale. Raw moments of other orders than 2, and the cdf, are integrals over the
+    scale: some seconds for `Empirical` of 20 000 numbers and 20 arms.
 
     Attributes:
         noise: a law of this package (or a subclass) that adds its noise to the mean; a mixture may be one.
