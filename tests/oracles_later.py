@@ -104,6 +104,45 @@ class HvtOracle(Oracle):
         return self.literal
 
 
+class ScaledHvtOracle(HvtOracle):
+    """Its heteroscedastic mode, in the papers' units: V and lambda in 1/payoffs^2, sigma in payoffs.
+
+    `nu_t = scale_t c^(1/p)`, `sigma^2 = max(nu_t^2, sigma_min^2, 2 beta ||x||^2/t0)`,
+    `V = lambda I + sum x x^T/sigma^2`, `k = d ln(1 + T D^2/(d lambda sigma_min^2))`, `t0 = sqrt(k) T^a l^(-1/p)`.
+
+    Args:
+        arms: the decision set or sets.
+        constants: what the policy is told; c is that of the noise over its scale, `ridge` is lambda.
+        scales: of every pull, [T].
+        sigma_min: the smallest sigma.
+    """
+
+    def __init__(self, arms: ArrayLike, constants: LaterConstants, *, scales: ArrayLike, sigma_min: float):
+        self.scales, self.sigma_min = np.asarray(scales, np.float64), sigma_min
+        super().__init__(arms, constants, no_cap=False)
+
+    def constants_of(self, dim: int, ridge: float) -> None:
+        c = self.told
+        growth = dim * math.log(1.0 + c.horizon * c.arm_norm**2 / (dim * ridge * self.sigma_min**2))
+        self.t0 = math.sqrt(growth) * c.horizon**c.growth * c.log ** (-1.0 / c.power)
+        self.literal = math.sqrt(ridge) * c.theta_norm + self.C * self.t0 * c.log
+
+    def weight(self, feature: Array) -> float:
+        self.q = float(feature @ self.inverse @ feature)
+        nu = float(self.scales[self.count - 1]) * self.told.central_moment_bound ** (1.0 / self.told.power)
+        self.variance = max(nu**2, self.sigma_min**2, 2.0 * self.literal * self.q / self.t0)
+        return 1.0 / self.variance
+
+    def update(self, payoffs: Array) -> None:
+        feature = self.features[-1]
+        w2 = self.q / self.variance
+        h = math.sqrt(self.variance) * self.t0 * math.sqrt((1.0 + w2) / w2)
+        g = self.inverse @ feature
+        innovation = float(np.clip(payoffs[0] - feature @ self.estimate, -h, h))
+        self.inverse = self.inverse - np.outer(g, g) / (self.variance * (1.0 + w2))
+        self.estimate = self.estimate + innovation / (self.variance * (1.0 + w2)) * g
+
+
 class CrtmOracle(Oracle):
     """One-pass truncation: a payoff is kept where `|y| ||x||` in the norm of V^-1, x in V, is at most G."""
 
@@ -173,9 +212,13 @@ class CrmmOracle(Oracle):
 
 
 class HeavyOfulOracle(Oracle):
-    """Huber regression over the whole history, solved anew at every pull by reweighted ridge regression."""
+    """Huber regression over the whole history, solved anew at every pull by reweighted ridge regression.
 
-    def __init__(self, arms: ArrayLike, constants: LaterConstants):
+    With the scales of all pulls, [T], no weight is above 1/scale^2, and c is that of the noise over its scale.
+    """
+
+    def __init__(self, arms: ArrayLike, constants: LaterConstants, scales: ArrayLike | None = None):
+        self.scales = None if scales is None else np.asarray(scales, np.float64)
         p, log = constants.power, math.log(3.0 / constants.delta)
         kappa = (p - 1.0) ** (p - 1.0) / p**p
         A = 4.0 / 3.0 + math.sqrt(16.0 / 9.0 + 8.0) + 2.0 * kappa
@@ -195,7 +238,8 @@ class HeavyOfulOracle(Oracle):
 
     def weight(self, feature: Array) -> float:
         self.q = float(feature @ np.linalg.inv(self.gram) @ feature)
-        self.om = min(1.0, self.cap / self.q)
+        scale = max(1.0, float(self.scales[self.count - 1])) if self.scales is not None else 1.0
+        self.om = min(1.0 / scale**2, self.cap / self.q)
         return self.om
 
     def update(self, payoffs: Array) -> None:

@@ -198,6 +198,16 @@ def test_what_does_not_move_is_refused(build, message):
         build()
 
 
+def test_what_no_pull_meets_is_not_checked():
+    arms, path = np.eye(2), lb.rotating([0.5, 0.25], 1e-3)  # a mean is negative from some thousand pulls on
+    still = lb.LinearBandit(arms, [0.5, 0.25], lb.noise.Pareto(3.0))
+    with pytest.raises(ValueError, match="path must keep means within 0 <= mean <= inf"):
+        lb.drifting(still, path)
+    assert lb.drifting(still, path, horizon=1_000).path == path
+    with pytest.raises(ValueError, match="horizon must satisfy 1 <= horizon, got 0"):
+        lb.drifting(still, path, horizon=0)
+
+
 def test_a_law_of_one_s_own_moves_with_bounds_that_are_given():
     moved = lb.drifting(OWN, lb.jumping(THETA, 9), raw_moment_bound=4.0, central_moment_bound=1.0)
     assert (moved.raw_moment_bound, moved.central_moment_bound) == (4.0, 1.0)

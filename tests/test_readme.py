@@ -154,7 +154,8 @@ KINDS = {  # the least that a set of each kind says
 }
 VALUES = {  # one that each field takes
     "gap": 0.5, "angle": 60.0, "length": 0.5, "probability": 0.5,
-    "instance_seed": 1, "resample": True, "noise": LAW, "epsilon": 0.5, "K": 3, "d": 2, "best_mean": 1.0,
+    "instance_seed": 1, "resample": True, "noise": LAW, "drift": {"path": "jumping", "every": 9},
+    "epsilon": 0.5, "K": 3, "d": 2, "best_mean": 1.0,
     "arms": "a.csv", "theta_star": [1.0, 0.0], "options": {"K": 3}, "horizon": 500,
 }  # fmt: skip
 

@@ -550,6 +550,84 @@ def test_a_mixture_is_one_law_and_several_are_told_as_a_whole(tmp_path):
     assert pair[0].id == cell.id != pair[1].id
 
 
+SCALED = '{law = "Heteroscedastic", noise = {law = "StudentT", df = [2.1, 3.0]}, spread = [0, 2]}'
+
+
+def test_a_law_around_another_multiplies_by_both_of_their_lists(tmp_path):
+    def with_law(law, policy):
+        return cells(tmp_path, MIXED.replace(MIXTURE, law) + f"[policies.{policy}]\n")
+
+    found = with_law(SCALED, "hvt_ucb")
+    pairs = [(df, spread) for df in (2.1, 3.0) for spread in (0, 2)]
+    assert [cell.swept for cell in found] == [{"noise.noise.df": df, "noise.spread": s} for df, s in pairs]
+    laws = [work.build(cell.spec).bandit.noise for cell in found]
+    assert laws == [lb.noise.Heteroscedastic(lb.noise.StudentT(df), spread) for df, spread in pairs]
+    assert len({cell.id for cell in found}) == 4
+    assert len({cell.program for cell in found}) == 1
+    assert found[1].entry["set_options"]["noise"] == "Heteroscedastic(noise=StudentT(df=2.1), spread=2)"
+    [shown] = with_law(
+        SCALED.replace("[2.1, 3.0]", "3.0").replace("[0, 2]", "2.0"), "hvt_ucb]\nheteroscedastic = true #"
+    )
+    assert work.build(shown.spec).policy.sees_scales
+    [mixed] = with_law(f'{{law = "Heteroscedastic", spread = 1, noise = {MIXTURE}}}', "tofu")
+    parts = [lb.noise.Gaussian(), lb.noise.StudentT(2.5)]
+    assert work.build(mixed.spec).bandit.noise.noise == lb.noise.Mixture(parts, [9, 1])
+
+
+# A theta_star that moves
+
+
+def test_any_set_with_fixed_arms_drifts_as_in_python(tmp_path):
+    np.save(tmp_path / "arms.npy", np.random.default_rng(0).normal(size=(4, 2)))
+    text = (
+        'horizon = 60\n[sets.S1]\ndrift = {path = "rotating", angle = [1e-4, 1]}\n'
+        '[sets.mine]\narms = "arms.npy"\ntheta_star = [1.0, 0.5]\nnoise = {law = "Gaussian"}\nmean_bound = 9.0\n'
+        'drift = [{path = "jumping", every = 1e1}, {path = "rotating", angle = -0.5}]\n'
+        '[sets.S3]\ndrift = {path = "rotating", angle = 1e-4}\n[policies.oful]\n'  # beyond T its means are negative
+    )
+    found = cells(tmp_path, text)
+    assert [cell.swept for cell in found] == [
+        {"drift.angle": 1e-4}, {"drift.angle": 1},
+        {"drift": "jumping(every=10.0)"}, {"drift": "rotating(angle=-0.5)"}, {},
+    ]  # fmt: skip
+    bandits = [work.build(cell.spec).bandit for cell in found]
+    S1 = lb.dataset("S1")
+    assert bandits[:2] == [lb.drifting(S1, lb.rotating(S1.theta_star, a), name="S1") for a in (1e-4, 1.0)]
+    mine = lb.LinearBandit(np.load(tmp_path / "arms.npy"), [1.0, 0.5], lb.noise.Gaussian(), mean_bound=9.0)
+    paths = [lb.jumping([1.0, 0.5], 10), lb.rotating([1.0, 0.5], -0.5)]
+    assert bandits[2:4] == [lb.drifting(mine, path, mean_bound=9.0, name="mine") for path in paths]
+    S3 = lb.dataset("S3")
+    assert bandits[4] == lb.drifting(S3, lb.rotating(S3.theta_star, 1e-4), horizon=60, name="S3")
+    assert len({cell.id for cell in found}) == 5
+
+    part = {"cells": [found[2].spec], "start": 0, "stop": 2, "record_at": [10, 60], "key": 3, "dtype": "float64"}
+    [result] = work.run_part({**part, "block_size": 2})["cells"].values()
+    policy, params = lb.make_policy("oful", bandits[2], horizon=60)
+    [alone] = lb.simulate_grid(
+        policy, [params], bandits[2], horizon=60, num_seeds=2, key=jax.random.key(3), record_at=[10, 60],
+        block_size=2, dtype="float64", separate=True,
+    )  # fmt: skip
+    np.testing.assert_array_equal(result["regret"], alone.regret)
+
+
+def test_the_path_and_where_it_begins_are_part_of_the_identity(tmp_path):
+    np.save(tmp_path / "arms.npy", np.eye(2))
+    base = (
+        'horizon = 50\n[sets.o]\narms = "arms.npy"\ntheta_star = [1.0, 0.5]\nnoise = {law = "Gaussian"}\n'
+        "theta_norm = 2.0\nmean_bound = 2.0\ndrift = {path = 'jumping', every = 9}\n" + TOFU
+    )
+    [reference] = cells(tmp_path, base)
+    [again] = cells(tmp_path, base.replace("every = 9", "every = 9.0"))
+    assert again.id == reference.id
+    others = [
+        base.replace("every = 9", "every = 8"),
+        base.replace("'jumping', every", "'rotating', angle"),
+        base.replace("[1.0, 0.5]", "[0.5, 1.0]"),
+        base.replace("drift", "# drift"),
+    ]
+    assert len({reference.id, *(cells(tmp_path, text)[0].id for text in others)}) == 5
+
+
 # Identity
 
 
@@ -610,7 +688,31 @@ def test_cells_of_equal_static_shape_share_a_program(tmp_path):
 
 # What is wrong with a file
 
+SCALE = "{{law = 'Heteroscedastic', spread = 99{}}}"
 WRONG = [
+    (SMALL + "drift = 'rotating'\n" + TOFU, "sets.small.drift = 'rotating': must be how theta_star moves, {path = "),
+    (SMALL + "drift = {angle = 1}\n" + TOFU, "sets.small.drift.path is missing; known are rotating, jumping"),
+    (SMALL + "drift = {path = 'jumps'}\n" + TOFU, "small.drift.path = 'jumps': no such path; did you mean jumping?"),
+    (SMALL + "drift = {path = 'jumping'}\n" + TOFU, "sets.small.drift.every: is missing; jumping needs it"),
+    (SMALL + "drift = {path = 'jumping', every = 0}\n" + TOFU, "drift.every = 0: must be a whole number, 1 to 2147"),
+    (SMALL + "drift = {path = 'jumping', every = 1.5}\n" + TOFU, "small.drift.every = 1.5: must be a whole number"),
+    (SMALL + "drift = {path = 'jumping', every = true}\n" + TOFU, "drift.every = true: must be a whole number"),
+    (SMALL + "drift = {path = 'rotating', angle = 'a'}\n" + TOFU, "drift.angle = 'a': must be a number, radians a"),
+    (SMALL + "drift = {path = 'rotating', angle = inf}\n" + TOFU, "sets.small.drift.angle = inf: must be a number"),
+    (SMALL + "drift = {path = 'rotating', every = 5}\n" + TOFU, "drift.every: unknown key; known are path, angle"),
+    (SMALL + "drift = [{path = 'jumping', every = [1, 2]}]\n" + TOFU, "a list of paths holds paths with single values"),
+    (SMALL + "resample = true\ndrift = {path = 'jumping', every = 5}\n" + TOFU, "drift: goes without resample = true"),
+    ("[sets.S3]\ndrift = {path = 'jumping', every = 5}\n" + TOFU, "sets.S3.drift: path must keep means within 0 <= "),
+    ("[sets.x]\nset = 'm:f'\ndrift = {path = 'jumping', every = 5}\n" + TOFU, "sets.x.drift: does not go with set"),
+    (MIXED.replace(MIXTURE, SCALE.format("")) + TOFU, "noise.noise: is missing; Heteroscedastic needs it"),
+    (MIXED.replace(MIXTURE, SCALE.format(", noise = 3")) + TOFU, "small.noise.noise = 3: must be a law"),
+    (MIXED.replace(MIXTURE, SCALE.format(", noise = [1, 2]")) + TOFU, "small.noise.noise = 1: must be a law"),
+    (MIXED.replace(MIXTURE, SCALE.format(", noise = {law = 'T'}")) + TOFU, "noise.noise.law = 'T': no such law"),
+    (
+        MIXED.replace(MIXTURE, SCALE.format(", noise = {law = 'Gaussian'}")) + TOFU,
+        "sets.small.noise: Heteroscedastic: spread must be a number with 0 <= spread <= 30, got 99",
+    ),
+    (SMALL + "[policies.hvt_ucb]\nheteroscedastic = true\n", "hvt_ucb.heteroscedastic: heteroscedastic=True: hvt_ucb"),
     ("seedz = 3\n[sets.S3]\n" + TOFU, "seedz: unknown key; did you mean seeds?; known are name, seeds, key, records"),
     ("seeds = '3'\n[sets.S3]\n" + TOFU, "seeds = '3': must be a whole number of replications, at least 1"),
     ("seeds = 3.5\n[sets.S3]\n" + TOFU, "seeds = 3.5: must be a whole number of replications, at least 1"),

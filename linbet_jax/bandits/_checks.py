@@ -13,7 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.noise import PayoffLaw, admissible_epsilon, float_dtype, traceable, variates
+from linbet_jax.noise import (
+    PayoffLaw,
+    admissible_epsilon,
+    float_dtype,
+    reveals_scales,
+    scales,
+    traceable,
+    variates,
+)
 from linbet_jax.noise import check_means as within_range
 from linbet_jax.noise._base import real_numbers, without_mean
 
@@ -143,6 +151,12 @@ def _check_shapes(what: str, law: PayoffLaw) -> None:
     )
     if not real(standard, (3,)):
         raise ValueError(f"{what}.standard must draw one real number, got for three keys {standard!r}")
+    if reveals_scales(law):
+        revealed = traced(
+            f"{what}.scales", lambda key, numbers: scales(whole(numbers), key, dtype)(jnp.arange(3)), shapes
+        )
+        if not real(revealed, (3,)):
+            raise ValueError(f"{what}.scales must give one real number for each index, got for three {revealed!r}")
     payoffs = traced(
         f"{what}.payoff",
         lambda key, numbers, drawn: whole(numbers).payoff(drawn, jnp.zeros((), dtype)),

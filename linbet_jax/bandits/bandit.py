@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandits import _checks
-from linbet_jax.noise import PayoffLaw
+from linbet_jax.noise import PayoffLaw, reveals_scales
 from linbet_jax.noise._base import without_mean
 from linbet_jax.theory import OWN_NORM
 
@@ -405,6 +405,18 @@ class LinearBandit:
             allowed = "exceeded(0.25) must return a number of at least 0"
             raise ValueError(f"noise: {self.noise.name}.{allowed}, got {size!r}")
         return number
+
+    @property
+    def unit_moment_bound(self) -> float | None:
+        """E|(payoff - mean)/scale|^(1+epsilon) of a law that reveals scales; math.inf where it does not say, else None.
+
+        It bounds the central moment of a payoff of scale s, divided by s^(1+epsilon).
+        """
+        if not reveals_scales(self.noise):
+            return None
+        if not _checks.has(self.noise, "unit_moment"):
+            return math.inf
+        return _checks.largest(self.noise, "unit_moment", 1.0 + self.epsilon)
 
     @property
     def resampling(self) -> bool:

@@ -28,6 +28,7 @@ def drifting(
     bandit: LinearBandit,
     path: Path,
     *,
+    horizon: int | None = None,
     theta_norm: float | None = None,
     mean_bound: float | None = None,
     raw_moment_bound: float | None = None,
@@ -42,6 +43,7 @@ def drifting(
         bandit: one with fixed arms; its own theta_star is used for `theta_norm` alone.
         path: `path(key, t) -> theta_star [d]`, pure and traceable. The key is the replication's, the same at every pull
             t (a traced int32, 1..T): fold what you need into it, or use t alone for one path in all replications.
+        horizon: pulls that will be played at most, where the path goes on to what does not fit: none beyond is checked.
         theta_norm: S, at least ||theta_star||_2 all along; by default the bandit's.
         mean_bound: L, by default arm_norm * theta_norm.
         raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound], which a law of
@@ -53,6 +55,7 @@ def drifting(
         ValueError: naming the field, its value and the allowed range, or what is wrong with the path's result; also
             when a bound does not hold, or the law does not allow a mean, in a sample of up to 16 pulls, 1 to 32 768.
     """
+    last = 2**31 - 1 if horizon is None else _checks.integer("horizon", horizon, 1, None)
     arms = _fixed_arms(bandit)
     law = _checks.law(bandit.noise, raw_moment_bound, central_moment_bound, fixed=False)
     result = _checks.traced("path", path, jax.eval_shape(lambda: jnp.zeros((), jnp.int32)))
@@ -84,7 +87,8 @@ def drifting(
     )
 
     def draw(number: int) -> tuple[Any, Any]:
-        return arms, _checks.evaluated(path, jax.random.fold_in(jax.random.key(0), number % 2), jnp.int32(2**number))
+        pull = jnp.int32(min(2**number, last))
+        return arms, _checks.evaluated(path, jax.random.fold_in(jax.random.key(0), number % 2), pull)
 
     moved._check_draws("path", draw)
     return moved

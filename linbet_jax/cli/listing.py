@@ -35,6 +35,7 @@ OPTIONS = {
     "epochs": "M: the history is truncated anew M times only (Remark 3); at every pull by default",
     "no_cap": "whether the smallest ridge at which no arm's weight is capped stands in for `ridge`, where there is one",
     "clip_scale": "s, multiplies how far one payoff moves the estimate; the radius stays valid",
+    "heteroscedastic": "whether the policy is shown the scale of each payoff, which the noise must reveal",
     "assume_symmetric": "whether to play where the noise is not known to be symmetric",
     "quantile": "R, P(|noise| > R) <= 1/4; by default (4 c)^(1/(1 + epsilon)), or the law's own without a mean",
     "estimator": "'catoni', 'btc' (truncation) or 'bmm' (medians of copies)",

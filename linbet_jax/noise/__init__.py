@@ -11,8 +11,8 @@ A law of one's own needs what `PayoffLaw` lists (subclassing is optional). A sub
 overrides; it says its own moments where it changes them, and is a constant of the compiled program unless it is
 registered as a pytree too.
 
-Rooms: `words` makes variates of random words, `moments` integrates, `laws`, `one_sided`, `empirical`, `mixture` and
-`custom` are the laws.
+Rooms: `words` makes variates of random words, `moments` integrates, `laws`, `one_sided`, `empirical`, `mixture`,
+`heteroscedastic` and `custom` are the laws.
 
 References:
     Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
@@ -20,9 +20,18 @@ References:
     Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
 """
 
-from linbet_jax.noise._base import PayoffLaw, admissible_epsilon, check_means, traceable, variates
+from linbet_jax.noise._base import (
+    PayoffLaw,
+    admissible_epsilon,
+    check_means,
+    reveals_scales,
+    scales,
+    traceable,
+    variates,
+)
 from linbet_jax.noise.custom import Custom
 from linbet_jax.noise.empirical import Empirical, EmpiricalPerArm
+from linbet_jax.noise.heteroscedastic import Heteroscedastic
 from linbet_jax.noise.laws import (
     CenteredPareto,
     Gaussian,
@@ -40,8 +49,8 @@ from linbet_jax.noise.one_sided import Burr, Frechet, Weibull
 from linbet_jax.noise.words import exponential, float_dtype, half_turn, stream_words, uniform
 
 __all__ = [
-    "Burr", "CenteredPareto", "Custom", "Empirical", "EmpiricalPerArm", "Frechet", "Gaussian", "LogNormal", "Mixture",
-    "Pareto", "PayoffLaw", "Spikes", "StudentT", "SymmetricPareto", "SymmetricStable", "TwoPoint", "TwoPointNoise",
-    "Weibull", "admissible_epsilon", "check_means", "exponential", "float_dtype", "half_turn", "stream_words",
-    "traceable", "uniform", "variates",
+    "Burr", "CenteredPareto", "Custom", "Empirical", "EmpiricalPerArm", "Frechet", "Gaussian", "Heteroscedastic",
+    "LogNormal", "Mixture", "Pareto", "PayoffLaw", "Spikes", "StudentT", "SymmetricPareto", "SymmetricStable",
+    "TwoPoint", "TwoPointNoise", "Weibull", "admissible_epsilon", "check_means", "exponential", "float_dtype",
+    "half_turn", "reveals_scales", "scales", "stream_words", "traceable", "uniform", "variates",
 ]  # fmt: skip

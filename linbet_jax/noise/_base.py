@@ -37,6 +37,10 @@ class PayoffLaw(Protocol):
     with no more than this probability at every mean, and `stream(key, dtype)`, which draws as `variates` does and
     faster than `standard`.
 
+    A law may reveal the scale of each payoff to policies that are made for it: `scales(key, dtype)`, a function of
+    indices [n] -> [n] like that of `variates`. Given the scale, the noise over it has a mean of 0, and
+    `unit_moment(order)` bounds E|noise/scale|^order. A scale below 1 counts as 1.
+
     The parameters of a law follow the dtype of the variate in jitted code, and are float64 on the host.
     """
 
@@ -115,6 +119,18 @@ def variates(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callab
     else:
         draw = jax.vmap(lambda index: law.standard(jax.random.fold_in(key, index), dtype))
     return lambda indices: _floating(draw(indices), dtype)
+
+
+def reveals_scales(law: Any) -> bool:
+    """Whether a law reveals the scale of each payoff: not where a subclass draws in another way since."""
+    drawn = min(_depth(law, member) for member in ("standard", "stream", "transform"))
+    return hasattr(law, "scales") and _depth(law, "scales") <= drawn
+
+
+def scales(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
+    """The scales of `variates` of a law that reveals them, as a function of the same indices: [n] -> [n]."""
+    reveal = law.scales(key, dtype)
+    return lambda indices: _floating(reveal(indices), dtype)
 
 
 def _floating(numbers: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:

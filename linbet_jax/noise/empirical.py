@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import DTypeLike
 
-from linbet_jax.noise._base import Base, real_numbers
+from linbet_jax.noise._base import NEITHER, Base, real_numbers
 from linbet_jax.noise.moments import Array
 from linbet_jax.noise.words import high_product, uniform
 
@@ -145,6 +145,7 @@ class EmpiricalPerArm(Empirical):
     means: npt.NDArray[np.float64]
     starts: npt.NDArray[np.int32]
     label: ClassVar[str] = "empirical per arm"
+    form: ClassVar[str] = NEITHER
 
     def __init__(self, means: npt.ArrayLike, residuals: Sequence[npt.ArrayLike]) -> None:
         """Builds the law.

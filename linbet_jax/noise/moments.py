@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,44 @@ def integrate(function: Callable[[Array], Array], low: float, high: float, kink:
     nodes, weights = special.roots_legendre(24)
     with np.errstate(divide="ignore", over="ignore"):  # the logarithm of 0, and moments that overflow
         return float(np.sum(half * weights * function(edges[:-1, None] + half * (1.0 + nodes))))
+
+
+def over_uniform(function: Callable[[Array, Array], npt.ArrayLike], values: npt.ArrayLike, panels: int) -> Array:
+    """E function(value, U) for U uniform on (0, 1), elementwise in the values.
+
+    Gauss-Legendre on so many panels (at least one), each halved, 40 times at most, while its halves sum to another
+    number: of any function that is smooth but for a few places, which may differ from value to value.
+
+    Args:
+        function: (values [n, 1], U [n, 24]) -> [n, 24].
+        values: of any shape.
+        panels: to begin with.
+    """
+    shape, flat = np.shape(values), np.ravel(np.asarray(values, np.float64))
+    nodes, weights = special.roots_legendre(24)
+    nodes, weights = 0.5 * (1.0 + nodes), 0.5 * weights
+
+    def rule(row: npt.NDArray[Any], start: Array, width: float) -> Array:
+        inside = np.asarray(function(flat[row, None], start[:, None] + width * nodes))
+        return np.asarray(width * np.sum(inside * weights, axis=1))
+
+    count = max(1, panels)
+    width = 1.0 / count
+    row, start = np.repeat(np.arange(flat.size), count), np.tile(width * np.arange(count), flat.size)
+    whole, total = rule(row, start, width), np.zeros(flat.size)
+    size = np.bincount(row, np.abs(whole), flat.size)
+    for _ in range(40):
+        width *= 0.5
+        halves, starts = np.repeat(row, 2), (start[:, None] + [0.0, width]).ravel()
+        parts = rule(halves, starts, width)
+        both = parts.reshape(-1, 2).sum(axis=1)
+        rough = np.abs(both - whole) > 1e-11 * size[row]
+        total += np.bincount(row[~rough], both[~rough], flat.size)
+        again = np.repeat(rough, 2)
+        row, start, whole = halves[again], starts[again], parts[again]
+        if not row.size:
+            break
+    return np.asarray(total + np.bincount(row, whole, flat.size)).reshape(shape)
 
 
 def tabulated(moment: Callable[[float], float], points: npt.ArrayLike, order: float) -> Array:

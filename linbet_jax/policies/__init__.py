@@ -23,6 +23,7 @@ from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, u
 # isort: on
 from linbet_jax.policies.bystander import BystanderParams, bystander
 from linbet_jax.policies.designs import AnySets, Design, FixedSet, design_of
+from linbet_jax.policies.policy import SeesScale
 from linbet_jax.policies.registry import (
     BanditFacts,
     Cost,
@@ -59,6 +60,7 @@ __all__ = [
     "OfulParams",
     "RidgeState",
     "RobustUcbParams",
+    "SeesScale",
     "Setup",
     "SgdParams",
     "SupBmmParams",

@@ -44,7 +44,8 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
         The pair as one policy, and its parameters.
 
     Raises:
-        ValueError: for an infinite theta_norm, which only the policy itself may be given.
+        ValueError: for an infinite theta_norm, which only the policy itself may be given, and for a policy that is
+            shown the scales of its payoffs.
     """
     if getattr(params, "theta_norm", 0.0) == OWN_NORM:
         raise ValueError(
@@ -74,7 +75,7 @@ def _pair(policy: Policy) -> Policy:
         name=policy.name,
         init=lambda arms, params: Pair(policy.init(arms, params.policy), policy.init(arms, params.policy)),
         select=lambda key, state, arms, params: policy.select(key, state.player, arms, params.policy),
-        update=tuple(both(update) for update in policy.updates),
+        update=tuple(both(update) for update in policy.blind_updates("a bystander")),
         pulls_per_epoch=2 * half,
         region=None if region is None else lambda state, arms, params: region(state.bystander, arms, params.policy),
         refresh=None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.policy import Policy, updated
 
 _ADVICE: tuple[tuple[type[Exception], str], ...] = (
     (
@@ -57,7 +58,9 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.integer):
         raise ValueError(f"policy {name}: select must return one integer, not {_kind(index)}")
     for update in policy.updates:
-        _same_state(name, "update", state, traced("update", update, state, arms, integer, payoffs, params))
+        with_scales = functools.partial(updated, update)
+        after = traced("update", with_scales, state, arms, integer, payoffs, payoffs, params)
+        _same_state(name, "update", state, after)
     if policy.refresh is not None:
         _same_state(name, "refresh", state, traced("refresh", policy.refresh, state, first, params))
     overflowed = None if policy.buffers is None else policy.buffers.overflowed

@@ -70,9 +70,9 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
         )
 
     def update(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: EtcParams) -> Any:
-        return one_phase.updates[0](state, arms, index, payoffs, told(params))
+        return advance(state, arms, index, payoffs, told(params))
 
-    region = one_phase.region
+    region, (advance,) = one_phase.region, one_phase.blind_updates("explore_then_commit")
     assert region is not None
     return Policy(
         name="explore_then_commit",

@@ -8,8 +8,11 @@ with weights w_s and levels h_s that are fixed at their own pulls. It is kept ex
 pulls a payoff hardly ever changes sides of its level, so nearly every update is one of rank one, and a bound on how far
 theta may move before any payoff does says when the history has to be read again.
 
-Deviations: the noise's moment bound is one number for all pulls, and every constant (t0, C, beta, the cap) was derived
-here, with Freedman's inequality for all pulls at once; none of them is the paper's.
+In the heteroscedastic mode every payoff and its arm are divided by the scale s that the noise reveals, as `hvt_ucb`
+says; the proof is again the plain one, of pairs whose noise has one bound: weights are min(1/s^2, cap/||x||^2).
+
+Deviations: every constant (t0, C, beta, the cap) was derived here, with Freedman's inequality for all pulls at once;
+none of them is the paper's.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
 from linbet_jax.kernels.selection import argmax_index
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, flag
 from linbet_jax.policies.designs import Arms, Design
-from linbet_jax.policies.policy import About, Buffers, Policy, Region
+from linbet_jax.policies.policy import About, Buffers, Policy, Region, SeesScale
 from linbet_jax.policies.registry import Cost, Setup, register
 
 _CHUNK = 256  # rows of the history that are read at a time
@@ -45,7 +48,7 @@ class HeavyOfulParams(NamedTuple):
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
         arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; in the heteroscedastic mode of eta/s, s the scale.
         epsilon: in (0, 1].
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
         horizon: T, the pulls the parameters were made for.
@@ -171,7 +174,7 @@ def _size(gradient: jax.Array, gram_inverse: jax.Array) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=128)
-def heavy_oful(design: Design, *, history: int) -> Policy:
+def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -> Policy:
     """Adaptive Huber regression over the whole history; parameters: :class:`HeavyOfulParams`.
 
     Guarantee (literal radius, derived here): with probability 1 - delta, ||theta_t - theta*|| in V_t is at most beta
@@ -184,6 +187,7 @@ def heavy_oful(design: Design, *, history: int) -> Policy:
     Args:
         design: of the decision sets.
         history: pulls that the history buffer holds, the horizon.
+        heteroscedastic: whether the scale of each payoff is revealed.
     """
     design = design.with_weights()
     dim, rows = design.dim, _CHUNK * math.ceil(history / _CHUNK)
@@ -211,13 +215,26 @@ def heavy_oful(design: Design, *, history: int) -> Policy:
     def update(
         state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: HeavyOfulParams
     ) -> HeavyOfulState:
+        return scaled(state, arms, index, payoffs, None, params)
+
+    def scaled(
+        state: HeavyOfulState,
+        arms: jax.Array,
+        index: jax.Array,
+        payoffs: jax.Array,
+        scales: jax.Array | None,
+        params: HeavyOfulParams,
+    ) -> HeavyOfulState:
         move, radius = _constants(dim, params)
         cap = theory.hvt_cap(move=move, radius=radius)
+        square = None if scales is None else jnp.maximum(scales[0], 1) ** 2
         squared_width = design.squared_width(state.design, arms, index)
+        squared_width = squared_width if square is None else squared_width / square
         wide = squared_width > cap
         weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
         squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # w^2
         level = move * jnp.sqrt((1 + squared) / squared)  # sqrt(weight) h
+        weight = weight if square is None else weight / square
         feature, payoff = jnp.sqrt(weight) * arms[index], jnp.sqrt(weight) * payoffs[0]
         row = jnp.concatenate([feature, jnp.stack([payoff, level])])
         grown, _ = design.add(state.design, arms, index, weight)
@@ -275,7 +292,7 @@ def heavy_oful(design: Design, *, history: int) -> Policy:
         name="heavy_oful",
         init=init,
         select=select,
-        update=update,
+        update=SeesScale(scaled) if heteroscedastic else update,
         region=region,
         refresh=refresh,
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)) & state.sound,
@@ -310,6 +327,7 @@ def _check(params: HeavyOfulParams) -> None:
 def make_heavy_oful(
     setup: Setup,
     *,
+    heteroscedastic: bool = False,
     epsilon: float | None = None,
     central_moment_bound: float | None = None,
     theta_norm: float | None = None,
@@ -318,14 +336,16 @@ def make_heavy_oful(
     """heavy_oful with a history of the horizon's length.
 
     Raises:
-        ValueError: for c = 0, and for a bandit that bounds no ||x|| where `arm_norm` is not given.
+        ValueError: for c = 0, for a bandit that bounds no ||x|| where `arm_norm` is not given, and for
+            `heteroscedastic` where the noise reveals no scale.
     """
+    revealed = flag("heteroscedastic", heteroscedastic)
     params = HeavyOfulParams(
         ridge=setup.ridge,
         delta=setup.delta,
         theta_norm=setup.theta_norm,
         arm_norm=setup.known("arm_norm", arm_norm),
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        central_moment_bound=setup.central_moment("heavy_oful", central_moment_bound, revealed),
         epsilon=setup.known("epsilon", epsilon),
         radius_scale=setup.radius_scale,
         horizon=float(setup.horizon),
@@ -335,4 +355,5 @@ def make_heavy_oful(
     facts: tuple[tuple[str, float], ...] = (("t0", move),)
     if math.isfinite(beta):  # else each replication has its own
         facts += (("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta)))
-    return heavy_oful(setup.design, history=setup.horizon).with_notes(facts=facts), params
+    policy = heavy_oful(setup.design, history=setup.horizon, heteroscedastic=revealed)
+    return policy.with_notes(facts=facts), params

@@ -4,6 +4,26 @@ Online ridge regression whose innovations y - <x, theta> are clipped, so that on
 more than t0 in the norm of V. It needs neither the history nor bounded means, and its region holds theta* for arms that
 were chosen adaptively, whatever sets they come from.
 
+Heteroscedastic mode. Where the noise of pull t is s_t times noise of one bound, E|eta_t|^p <= c s_t^p given all that
+came before, x_t and s_t, and s_t >= 1 is revealed with the payoff, the same update is given the pair divided by its
+scale, (x_t/s_t, y_t/s_t), whose noise has the bound c at every pull: V = lambda I + sum w x x^T with
+w = min(1/s^2, cap/||x||^2), ||.|| in V^-1, and h = t0 sqrt((1 + w ||x||^2) / (w ||x||^2)) / sqrt(w), with t0, C, beta
+and the cap as they are. The proof is the one of the plain form, derived here:
+
+* it asks that theta_t, V_t and the pair's width and level are known before the noise, in the filtration that holds
+  x_t and s_t before y_t; so a scale that is revealed after the choice may depend on the arm and on the past, but the
+  noise must have a mean of 0 and its bound given the scale;
+* the pairs' noise is xi = eta/s, E|xi|^p <= c: clipping it at tau = t0/sqrt(v) costs the same bias, variance and
+  range, with w^2 = w ||x||^2, v = w^2/(1 + w^2);
+* sum v <= k = d ln(1 + T D^2/(lambda d)), since x/s is no longer than x: t0 and beta stay those of noise of scale 1.
+
+The index <x, theta> + beta ||x|| is that of the arms themselves, which are chosen before their scale is known. A pull
+whose weight is not capped costs at most 2 beta ||x|| = 2 beta s w, all of them 2 beta sqrt((1 + cap) k sum s_t^2); of
+the others there are at most k (1 + cap)/cap. (For scales that are drawn independently V grows by E s^-2 a pull, more
+than the 1/E s^2 that this bound counts.) With all scales 1 this is the plain form. In the papers' form V and lambda
+are these over c^{2/p}, sigma = c^{1/p} / sqrt(w) and sigma_min = c^{1/p}: lambda changes with the unit of the payoffs
+there, and does not here.
+
 Deviations: the update is a ridge step without projection, and every constant (t0, C, beta, the cap) was derived here
 for this form, with Freedman's inequality for all pulls at once; none of them is the paper's.
 """
@@ -20,7 +40,7 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.policies._checks import check_params, flag, number
 from linbet_jax.policies.designs import Design
-from linbet_jax.policies.policy import About, Policy
+from linbet_jax.policies.policy import About, Policy, SeesScale
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.ridge import ridge_policy
 
@@ -33,7 +53,7 @@ class HvtParams(NamedTuple):
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
         arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; in the heteroscedastic mode of eta/s, s the scale.
         epsilon: in (0, 1].
         clip_scale: s, multiplies t0; 1 is the plain form.
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
@@ -71,8 +91,13 @@ def _check(params: HvtParams) -> None:
 
 
 @functools.lru_cache(maxsize=128)
-def hvt_ucb(design: Design) -> Policy:
-    """One-pass Huber regression; parameters: :class:`HvtParams`."""
+def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
+    """One-pass Huber regression; parameters: :class:`HvtParams`.
+
+    Args:
+        design: of the decision sets.
+        heteroscedastic: whether the scale of each payoff is revealed.
+    """
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: HvtParams) -> jax.Array:
         return params.radius_scale * _radius(_move(design.dim, params), params)
@@ -89,7 +114,21 @@ def hvt_ucb(design: Design) -> Policy:
         level = move * jnp.sqrt((1 + squared) / jnp.maximum(weight * squared, jnp.finfo(payoff.dtype).tiny))
         return value + jnp.clip(payoff - value, -level, level), weight
 
-    return ridge_policy("hvt_ucb", design.with_weights(), radius=radius, adapt=adapt, about=About(check=_check))
+    def adapt_scaled(
+        payoff: jax.Array, value: jax.Array, squared_width: jax.Array, scales: jax.Array, params: HvtParams
+    ) -> tuple[jax.Array, jax.Array]:
+        scale = jnp.maximum(scales[0], 1)
+        square = scale * scale
+        observed, weight = adapt(payoff / scale, value / scale, squared_width / square, params)
+        return observed * scale, weight / square
+
+    return ridge_policy(
+        "hvt_ucb",
+        design.with_weights(),
+        radius=radius,
+        adapt=SeesScale(adapt_scaled) if heteroscedastic else adapt,
+        about=About(check=_check),
+    )
 
 
 @register(
@@ -111,6 +150,7 @@ def make_hvt_ucb(
     *,
     no_cap: bool = True,
     clip_scale: float = 1.0,
+    heteroscedastic: bool = False,
     epsilon: float | None = None,
     central_moment_bound: float | None = None,
     theta_norm: float | None = None,
@@ -119,14 +159,16 @@ def make_hvt_ucb(
     """hvt_ucb with the smallest ridge at which no arm is wider than the cap, where there is one.
 
     Raises:
-        ValueError: for c = 0, and for a bandit that bounds no ||x|| where `arm_norm` is not given.
+        ValueError: for c = 0, for a bandit that bounds no ||x|| where `arm_norm` is not given, and for
+            `heteroscedastic` where the noise reveals no scale.
     """
+    revealed = flag("heteroscedastic", heteroscedastic)
     params = HvtParams(
         ridge=setup.ridge,
         delta=setup.delta,
         theta_norm=setup.theta_norm,
         arm_norm=setup.known("arm_norm", arm_norm),
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
+        central_moment_bound=setup.central_moment("hvt_ucb", central_moment_bound, revealed),
         epsilon=setup.known("epsilon", epsilon),
         clip_scale=number("clip_scale", clip_scale),
         radius_scale=setup.radius_scale,
@@ -149,4 +191,4 @@ def make_hvt_ucb(
     facts: tuple[tuple[str, float], ...] = (("lambda", params.ridge), ("t0", move))
     if math.isfinite(beta):  # else each replication has its own
         facts += (("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta)))
-    return hvt_ucb(setup.design).with_notes(facts=facts, notes=notes), params
+    return hvt_ucb(setup.design, heteroscedastic=revealed).with_notes(facts=facts, notes=notes), params

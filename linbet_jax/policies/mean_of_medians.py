@@ -41,7 +41,8 @@ def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
         blocks: k', medians under one mean.
 
     Raises:
-        ValueError: if ``groups`` is even or below 1, or ``blocks`` below 1.
+        ValueError: if ``groups`` is even or below 1, or ``blocks`` below 1, or the policy is shown the scales of its
+            payoffs, which medians have not.
     """
     if groups < 1 or groups % 2 == 0:
         raise ValueError(f"groups={groups}: must be odd, at least 1")
@@ -72,7 +73,7 @@ def _wrapped(policy: Policy, groups: int, blocks: int) -> Policy:
         name="mean_of_medians",
         init=lambda arms, params: policy.init(arms, told(params)),
         select=lambda key, state, arms, params: policy.select(key, state, arms, told(params)),
-        update=tuple(once(update) for update in policy.updates),
+        update=tuple(once(update) for update in policy.blind_updates("a median")),
         pulls_per_epoch=pulls * policy.pulls_per_epoch,
         region=None if region is None else lambda state, arms, params: region(state, arms, told(params)),
         refresh=None if refresh is None else lambda state, arms, params: refresh(state, arms, told(params)),

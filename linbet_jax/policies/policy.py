@@ -19,6 +19,18 @@ Params = Any
 Update = Callable[[State, jax.Array, jax.Array, jax.Array, Params], State]
 
 
+@dataclasses.dataclass(frozen=True)
+class SeesScale:
+    """Around an update: it is shown how large the noise of each payoff may be, for laws that reveal it.
+
+    Attributes:
+        function: ``(state, arms [K, d], index [] int32, payoffs [pulls_per_epoch], scales [pulls_per_epoch], params) ->
+            state``: given its scale, E|noise|^p of a payoff is scale^p times one bound. Scales are at least 1.
+    """
+
+    function: Callable[..., Any]
+
+
 class Region(NamedTuple):
     """A policy's confidence region for theta*: all points within ``radius`` of ``center`` in a norm.
 
@@ -85,6 +97,7 @@ class Policy(NamedTuple):
             stay fixed. Or a tuple of such functions, which the simulator uses in turn, the first one first after
             ``init`` and ``refresh``: two of them may do in one pass what one does in two. After each of them the state
             must serve every function here.
+            :class:`SeesScale` around one shows it the scales of the payoffs too; laws without them are refused.
         pulls_per_epoch: how often the chosen arm is pulled before ``update`` (1; k for MENU; r for MoM). Pulls left
             over after the last whole epoch play the arm that ``select`` chooses then, and update nothing.
         region: ``(state, arms, params) -> Region``, the confidence region. ``simulate`` reports its last centre, and
@@ -100,7 +113,7 @@ class Policy(NamedTuple):
     name: str
     init: Callable[[jax.Array | None, Params], State]
     select: Callable[[jax.Array, State, jax.Array, Params], jax.Array]
-    update: Update | tuple[Update, ...]
+    update: Update | SeesScale | tuple[Update | SeesScale, ...]
     pulls_per_epoch: int = 1
     region: Callable[[State, jax.Array | None, Params], Region] | None = None
     refresh: Callable[[State, jax.Array | None, Params], State] | None = None
@@ -118,6 +131,38 @@ class Policy(NamedTuple):
         return self._replace(about=dataclasses.replace(self.about, facts=facts, notes=notes))
 
     @property
-    def updates(self) -> tuple[Update, ...]:
+    def updates(self) -> tuple[Update | SeesScale, ...]:
         """The functions that update the state, to be used in turn."""
         return self.update if isinstance(self.update, tuple) else (self.update,)
+
+    @property
+    def sees_scales(self) -> bool:
+        """Whether one of them is shown the scales of the payoffs."""
+        return any(isinstance(update, SeesScale) for update in self.updates)
+
+    def blind_updates(self, wrapper: str) -> tuple[Update, ...]:
+        """The functions that update the state, for a wrapper that has no scales to show.
+
+        Raises:
+            ValueError: where one of them is shown the scales of the payoffs.
+        """
+        blind = tuple(update for update in self.updates if not isinstance(update, SeesScale))
+        if len(blind) < len(self.updates):
+            raise ValueError(f"policy {self.name}: sees the scales of its payoffs, which {wrapper} does not hand on")
+        return blind
+
+
+def updated(
+    update: Update | SeesScale,
+    state: State,
+    arms: jax.Array,
+    index: jax.Array,
+    payoffs: jax.Array,
+    scales: jax.Array | None,
+    params: Params,
+) -> State:
+    """The state after an update, which is shown the scales of the payoffs if it asks for them."""
+    if isinstance(update, SeesScale):
+        assert scales is not None
+        return update.function(state, arms, index, payoffs, scales, params)
+    return update(state, arms, index, payoffs, params)

@@ -116,6 +116,27 @@ class Setup(NamedTuple):
             raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
         return number(field, value)
 
+    def central_moment(self, policy: str, given: Any, heteroscedastic: bool) -> float:
+        """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is.
+
+        Raises:
+            ValueError: naming the field, the value and what is allowed; also where the noise reveals no scale.
+        """
+        if not heteroscedastic:
+            return self.known("central_moment_bound", given)
+        unit = getattr(self.bandit, "unit_moment_bound", None)
+        if unit is None:
+            raise ValueError(
+                f"heteroscedastic=True: {policy} then sees the scale of each payoff, and this bandit's noise reveals"
+                " none, as noise.Heteroscedastic does"
+            )
+        if given is None and unit == math.inf:
+            raise ValueError(
+                "central_moment_bound=inf: this bandit's law has no unit_moment; give the policy central_moment_bound"
+                " as an option, of the noise divided by its scale"
+            )
+        return number("central_moment_bound", unit if given is None else given)
+
     def noise_scale(self, label: str, given: Any) -> tuple[float, tuple[str, ...]]:
         """R of a policy made for sub-Gaussian noise: the one given, else the standard deviation; and notes.
 

@@ -13,7 +13,7 @@ from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
-from linbet_jax.policies.policy import About, Policy, Region
+from linbet_jax.policies.policy import About, Policy, Region, SeesScale
 
 __all__ = ["RidgeState", "ridge_policy", "scaled_radius"]
 
@@ -51,7 +51,7 @@ def ridge_policy(
     *,
     radius: Radius | None,
     observe: Observe = first_payoff,
-    adapt: Adapt | None = None,
+    adapt: Adapt | SeesScale | None = None,
     pulls_per_epoch: int = 1,
     about: About | None = None,
 ) -> Policy:
@@ -71,7 +71,8 @@ def ridge_policy(
         adapt: ``(observed [], value [], squared_width [], params) -> (observed [], weight [] or None)``, what is made
             of that payoff in view of the estimate before it: ``value`` is <x, theta> and ``squared_width`` x^T V^-1 x
             of the arm x played. With a weight w, V grows by w x x^T and m by w x y, and the design must be one
-            `with_weights`; with None w is 1. By default the payoff enters as it is.
+            `with_weights`; with None w is 1. By default the payoff enters as it is. A :class:`SeesScale` around such a
+            function shows it the scales [pulls_per_epoch] of the payoffs too, before ``params``.
         pulls_per_epoch: pulls between updates.
         about: what the host knows of it; by default its parameters are checked field by field.
     """
@@ -100,10 +101,15 @@ def ridge_policy(
         image = state.image + step * (observed - design.value(state.image, arms, index))
         return RidgeState(grown, image, *compensated(state.moments, state.lost, arms[index] * observed), updates)
 
-    def adapted(state: RidgeState, arms: jax.Array, index: jax.Array, observed: jax.Array, params: Any) -> RidgeState:
-        assert adapt is not None
+    def scaled(
+        state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, scales: jax.Array, params: Any
+    ) -> RidgeState:
+        return adapted(state, arms, index, observe(payoffs, state.updates + 1, params), scales, params)
+
+    def adapted(state: RidgeState, arms: jax.Array, index: jax.Array, observed: jax.Array, *told: Any) -> RidgeState:
+        function: Any = adapt.function if isinstance(adapt, SeesScale) else adapt
         value = design.value(state.image, arms, index)
-        observed, weight = adapt(observed, value, design.squared_width(state.design, arms, index), params)
+        observed, weight = function(observed, value, design.squared_width(state.design, arms, index), *told)
         grown, step = design.add(state.design, arms, index, weight)
         term = arms[index] * (observed if weight is None else weight * observed)
         return RidgeState(
@@ -127,7 +133,7 @@ def ridge_policy(
         name=name,
         init=init,
         select=select,
-        update=update,
+        update=SeesScale(scaled) if isinstance(adapt, SeesScale) else update,
         pulls_per_epoch=pulls_per_epoch,
         region=region,
         refresh=refresh,

@@ -6,7 +6,7 @@ compensated sums and the records are kept, so memory does not depend on T. The l
 update changes the state and nothing is recorded, so that one program serves every T.
 
 Randomness. With ``seed_key = fold_in(key, seed)`` the noise at pull t = 1.. is variate t of the law under
-``fold_in(seed_key, 0)`` (`linbet_jax.noise.variates`), randomised choices come from
+``fold_in(seed_key, 0)`` (`linbet_jax.noise.variates`, its scale `scales`), randomised choices come from
 ``fold_in(fold_in(seed_key, 1), t)``, changing decision sets from ``fold_in(seed_key, 2)``, fresh instances from
 ``fold_in(seed_key, 3)`` and a theta* that moves from ``fold_in(seed_key, 4)``. All policies of one key meet the same
 noise at the same pull.
@@ -15,15 +15,15 @@ noise at the same pull.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from linbet_jax.kernels.gram import compensated, dot
-from linbet_jax.noise import variates
-from linbet_jax.policies.policy import Policy, Region, Update
+from linbet_jax.noise import scales, variates
+from linbet_jax.policies.policy import Policy, Region, SeesScale, Update, updated
 from linbet_jax.theory import OWN_NORM
 
 
@@ -107,8 +107,8 @@ def replicate(
     seed_key = jax.random.fold_in(key, seed)
     law, dtype = world.law if plan.static_law is None else plan.static_law, jnp.dtype(plan.dtype)
     run = _begin(plan, seed_key, params, world, law, rounds[-1])
-    draw = variates(law, jax.random.fold_in(seed_key, 0), dtype)
-    policy, width = plan.policy, plan.width
+    policy, width, noise_key = plan.policy, plan.width, jax.random.fold_in(seed_key, 0)
+    draws = (variates(law, noise_key, dtype), *([scales(law, noise_key, dtype)] if policy.sees_scales else []))
 
     zero = jnp.zeros((), dtype)
     state = policy.init(run.arms, run.params)
@@ -122,7 +122,7 @@ def replicate(
     )
     stretches = ((run.horizon + width - 1) // width).astype(jnp.int32)
     carry, records = jax.lax.fori_loop(
-        jnp.zeros((), jnp.int32), stretches, lambda i, both: _stretch(run, draw, rounds, i, *both), start
+        jnp.zeros((), jnp.int32), stretches, lambda i, both: _stretch(run, draws, rounds, i, *both), start
     )
 
     overflowed = None if policy.buffers is None else policy.buffers.overflowed
@@ -176,7 +176,7 @@ def _begin(plan: Plan, seed_key: jax.Array, params: Any, world: World, law: Any,
 
 def _stretch(
     run: _Run,
-    draw: Callable[[jax.Array], jax.Array],
+    draws: Sequence[Callable[[jax.Array], jax.Array]],
     rounds: jax.Array,
     number: jax.Array,
     carry: _Carry,
@@ -186,12 +186,12 @@ def _stretch(
     plan, pulls, updates = run.plan, run.plan.policy.pulls_per_epoch, run.plan.policy.updates
     width, turns = plan.width, len(updates)
     before = number * width  # pulls so far
-    drawn = _drawn(draw, before, width, plan.on_card).reshape(-1, turns, pulls)
+    drawn = [_drawn(draw, before, width, plan.on_card).reshape(-1, turns, pulls) for draw in draws]
     epochs = (number * plan.epochs_per_stretch + jnp.arange(plan.epochs_per_stretch, dtype=jnp.int32)).reshape(
         -1, turns
     )
 
-    def turn(carry: _Carry, inputs: tuple[jax.Array, jax.Array]) -> tuple[_Carry, _Seen]:
+    def turn(carry: _Carry, inputs: tuple[jax.Array, ...]) -> tuple[_Carry, _Seen]:
         seen = []
         for place, update in enumerate(updates):
             carry, one = _epoch(run, update, carry, *(each[place] for each in inputs))
@@ -200,7 +200,7 @@ def _stretch(
 
     most = _UNROLLED if plan.on_card and pulls == 1 else 1
     unroll = max(n for n in range(1, most + 1) if epochs.shape[0] % n == 0)
-    carry, seen = jax.lax.scan(turn, carry, (epochs, drawn), unroll=unroll)
+    carry, seen = jax.lax.scan(turn, carry, (epochs, *drawn), unroll=unroll)
     seen = jax.tree.map(lambda each: each.reshape(-1), seen)  # [width]
     refresh = plan.policy.refresh
     if refresh is not None:
@@ -228,8 +228,15 @@ def _stretch(
     )
 
 
-def _epoch(run: _Run, update: Update, carry: _Carry, number: jax.Array, drawn: jax.Array) -> tuple[_Carry, _Seen]:
-    """Epoch ``number`` (from 0): choose, pull r times with the standard variates drawn [r], update."""
+def _epoch(
+    run: _Run,
+    update: Update | SeesScale,
+    carry: _Carry,
+    number: jax.Array,
+    drawn: jax.Array,
+    scales: jax.Array | None = None,
+) -> tuple[_Carry, _Seen]:
+    """Epoch ``number`` (from 0): choose, pull r times with the standard variates drawn [r], of scales [r], update."""
     policy, params, law = run.plan.policy, run.params, run.law
     pulls = policy.pulls_per_epoch
     pull = number * pulls + 1  # its first pull, counted from 1
@@ -248,16 +255,16 @@ def _epoch(run: _Run, update: Update, carry: _Carry, number: jax.Array, drawn: j
         mean, gap = jax.vmap(lambda later: tuple(each[index] for each in run.decision_set(later)[1:]))(pull + offsets)
     payoffs = _rounded(law.payoff(drawn, mean).astype(drawn.dtype), run.horizon)
 
-    def updated(state: Any) -> Any:
-        return update(state, arms, index, payoffs, params)
+    def learnt(state: Any) -> Any:
+        return updated(update, state, arms, index, payoffs, scales, params)
 
     # The two ways of a cond copy the state, which is felt where an update is all that a pull costs.
     if not run.plan.guarded:
-        state = updated(carry.state)
+        state = learnt(carry.state)
     elif run.plan.on_card:  # whose host would wait for every answer
-        state = jax.tree.map(functools.partial(jnp.where, whole), updated(carry.state), carry.state)
+        state = jax.tree.map(functools.partial(jnp.where, whole), learnt(carry.state), carry.state)
     else:
-        state = jax.lax.cond(whole, updated, lambda state: state, carry.state)
+        state = jax.lax.cond(whole, learnt, lambda state: state, carry.state)
     coverage = carry.coverage
     if coverage is not None:
         assert policy.region is not None

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandits.bandit import LinearBandit
-from linbet_jax.noise import traceable
+from linbet_jax.noise import reveals_scales, traceable
 from linbet_jax.policies.policy import Policy, state_bytes
 from linbet_jax.simulation.checks import (
     block_of,
@@ -430,6 +430,11 @@ def _check_what_is_played(policy: Any, bandit: Any, coverage: bool) -> None:
     whole_number("pulls_per_epoch", policy.pulls_per_epoch, 1)
     if not policy.updates:
         raise ValueError(f"policy {policy.name}: update=(): must be a function, or a tuple of at least one")
+    if policy.sees_scales and not reveals_scales(bandit.noise):
+        raise ValueError(
+            f"bandit={bandit.name}: policy {policy.name} sees the scale of each payoff, and {bandit.noise.name}"
+            " noise reveals none, as noise.Heteroscedastic does"
+        )
 
 
 def _check_horizon(policy: Policy, horizon: Any) -> int:

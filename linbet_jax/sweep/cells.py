@@ -21,7 +21,7 @@ from linbet_jax.storage import provenance
 from linbet_jax.storage.results import digest
 from linbet_jax.sweep import plugins, work, worlds
 from linbet_jax.sweep.grid import CELL_KEYS
-from linbet_jax.sweep.model import CellChoice, Choice, Sweep, in_words
+from linbet_jax.sweep.model import TABLES, CellChoice, Choice, Sweep, in_words
 from linbet_jax.sweep.schema import nearest, shown, unknown_key
 from linbet_jax.sweep.table import COLUMNS
 
@@ -31,7 +31,7 @@ GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, 
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
 _RESERVED = (*COLUMNS, "dtype")  # what no option may be called
 _FORMAT = 1  # of the files; part of every identity
-_NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed"}  # what Python calls differently
+_NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed", "path": "drift"}  # what Python calls differently
 
 
 class PlannedCell(NamedTuple):
@@ -165,9 +165,11 @@ def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
         for name in dict.fromkeys(itertools.chain(*group)):
             values = [cell[name] for cell in group if name in cell]
             varied += [name] if any(value != values[0] for value in values) else []
-        # Several laws or mixtures differ as a whole; settings of one law differ in their parameters.
-        several_laws = "noise.law" in varied or not any(n.startswith("noise.") for n in varied)
-        swept[labels] = [n for n in varied if not (n.startswith("noise.") if several_laws else n == "noise")]
+        for table, kind in TABLES.items():
+            # Several laws or mixtures differ as a whole; settings of one law differ in their parameters.
+            several = f"{table}.{kind}" in varied or not any(n.startswith(f"{table}.") for n in varied)
+            varied = [n for n in varied if not (n.startswith(f"{table}.") if several else n == table)]
+        swept[labels] = varied
     return swept
 
 

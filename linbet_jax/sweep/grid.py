@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM, CellChoice, Choice, Sweep, is_mixture
+from linbet_jax.sweep.model import (
+    ARMS,
+    LOWER_BOUND,
+    SEPARATING,
+    TABLES,
+    UNIFORM,
+    CellChoice,
+    Choice,
+    Sweep,
+    is_mixture,
+)
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -32,11 +42,11 @@ RECORDS = 200
 _BOUNDS = ("raw_moment_bound", "central_moment_bound", "theta_norm", "arm_norm", "mean_bound")
 # Which keys of a set's table go with which kind of set.
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(PAPER, ("instance_seed", "resample", "noise", "epsilon", *_BOUNDS)),
-    UNIFORM: ("K", "d", "best_mean", "instance_seed", "resample", "noise", "epsilon", *_BOUNDS),
-    LOWER_BOUND: ("d", "epsilon", "instance_seed", "resample"),
-    **dict.fromkeys(SEPARATING, ("gap", "angle", "length", "probability", "noise", "epsilon")),
-    ARMS: ("arms", "theta_star", "noise", "epsilon", *_BOUNDS),
+    **dict.fromkeys(PAPER, ("instance_seed", "resample", "noise", "drift", "epsilon", *_BOUNDS)),
+    UNIFORM: ("K", "d", "best_mean", "instance_seed", "resample", "noise", "drift", "epsilon", *_BOUNDS),
+    LOWER_BOUND: ("d", "epsilon", "instance_seed", "resample", "drift"),
+    **dict.fromkeys(SEPARATING, ("gap", "angle", "length", "probability", "noise", "drift", "epsilon")),
+    ARMS: ("arms", "theta_star", "noise", "drift", "epsilon", *_BOUNDS),
     "module:function": ("options",),
 }
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -203,9 +213,10 @@ def _axis(path: str, values: list[Any]) -> _Axis:
             if value == other and isinstance(value, bool) == isinstance(other, bool):  # 1 and 1.0 too
                 again = "twice" if repr(value) == repr(other) else f"beside {shown(other)}, which is equal"
                 raise InputError(f"{path}: lists {shown(value)} {again}")
-        single = not path.endswith(".noise") or is_mixture(value)
+        single = not isinstance(value, dict) or is_mixture(value) or path.rpartition(".")[2] not in TABLES
         if not single and any(isinstance(entry, list) for entry in value.values()):
-            raise InputError(f"{path}[{index}] = {shown(value)}: a list of laws holds laws with single values")
+            plural = "paths" if "path" in value else "laws"
+            raise InputError(f"{path}[{index}] = {shown(value)}: a list of {plural} holds {plural} with single values")
     return _Axis(path, values)
 
 

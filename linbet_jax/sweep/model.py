@@ -7,10 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ARMS", "LOWER_BOUND", "SEPARATING", "UNIFORM", "CellChoice", "Choice", "Sweep", "in_words", "is_mixture"]
+__all__ = [
+    "ARMS",
+    "LOWER_BOUND",
+    "SEPARATING",
+    "TABLES",
+    "UNIFORM",
+    "CellChoice",
+    "Choice",
+    "Sweep",
+    "in_words",
+    "is_mixture",
+]
 
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
 SEPARATING = ("lock", "long", "trap")  # further kinds, whose values are dials
+TABLES = {"noise": "law", "drift": "path"}  # values that are tables, and the key that says which kind of thing one is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +79,19 @@ class CellChoice:
         flat = {}
         for name, value in chosen.items():
             flat[name] = in_words(value)
-            if is_mixture(value):
-                flat[f"{name}.law"] = value["law"]
-            elif isinstance(value, Mapping):
-                flat |= {f"{name}.{field}": entry for field, entry in value.items()}
+            flat |= _parts(name, value)
         return flat
+
+
+def _parts(name: str, value: Any) -> dict[str, Any]:
+    """What a table holds, by its path; of a mixture that it is one."""
+    if is_mixture(value):
+        return {f"{name}.law": value["law"]}
+    parts: dict[str, Any] = {}
+    for field, entry in value.items() if isinstance(value, Mapping) else ():
+        inner = _parts(f"{name}.{field}", entry)
+        parts |= inner or {f"{name}.{field}": entry}
+    return parts
 
 
 def is_mixture(value: Any) -> bool:
@@ -80,16 +100,17 @@ def is_mixture(value: Any) -> bool:
 
 
 def in_words(value: Any) -> Any:
-    """A value as one entry of a table: a law as `Pareto(shape=2)`."""
+    """A value as one entry of a table: a law as `Pareto(shape=2)`, a path likewise."""
     if not isinstance(value, Mapping):
         return value
 
     def written(entry: Any) -> str:
         inside = is_mixture(value) and isinstance(entry, list)
-        return f"[{', '.join(str(in_words(one)) for one in entry)}]" if inside else str(entry)
+        return f"[{', '.join(str(in_words(one)) for one in entry)}]" if inside else str(in_words(entry))
 
-    arguments = ", ".join(f"{name}={written(entry)}" for name, entry in value.items() if name != "law")
-    return f"{value.get('law', '')}({arguments})"
+    kind = next((key for key in TABLES.values() if key in value), "")
+    arguments = ", ".join(f"{name}={written(entry)}" for name, entry in value.items() if name != kind)
+    return f"{value.get(kind, '')}({arguments})"
 
 
 @dataclasses.dataclass(frozen=True)

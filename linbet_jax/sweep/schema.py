@@ -69,6 +69,9 @@ class SetTable(_Strict):
     noise: _Many[dict[str, Any]] | None = Field(
         None, description='a law, {law = "Pareto", shape = 2} for example' + _LISTS
     )
+    drift: _Many[dict[str, Any]] | None = Field(
+        None, description='how theta_star moves, {path = "rotating", angle = 1e-4} for example' + _LISTS
+    )
     epsilon: _Many[_Epsilon] | None = Field(None, description="a number with 0 < epsilon <= 1" + _LISTS)
     K: _Many[_Whole] | None = Field(None, description=_WHOLE)
     d: _Many[_Whole] | None = Field(None, description=_WHOLE)

@@ -20,6 +20,7 @@ import numpy as np
 from linbet_jax import noise
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset, lower_bound, make_instance, separating
+from linbet_jax.bandits.drift import drifting, jumping, rotating
 from linbet_jax.errors import InputError, named
 from linbet_jax.noise._base import without_mean
 from linbet_jax.policies import make_policy
@@ -64,7 +65,8 @@ def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
     Raises:
         ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
     """
-    return _bandit(_Plain(world["content"], world), horizon if world["source"] == LOWER_BOUND else 0)
+    matters = world["source"] == LOWER_BOUND or "drift" in world["values"]
+    return _bandit(_Plain(world["content"], world), horizon if matters else 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +80,8 @@ class _Plain:
 @functools.lru_cache(maxsize=_KEPT)
 def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
     source, values = plain.value["source"], dict(plain.value["values"])
+    if "drift" in values:
+        return _drifting(plain, horizon)
     if ":" in source:
         bandit = plugins.call(plain.value, "set", **values.get("options", {}))
         if not isinstance(bandit, LinearBandit):
@@ -118,12 +122,29 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
     return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
 
 
+def _drifting(plain: _Plain, horizon: int) -> LinearBandit:
+    """A set whose theta_star moves: the set that stays, along the path; bounds that the file gives are kept."""
+    values = dict(plain.value["values"])
+    path = values.pop("drift")
+    still = _bandit(_Plain(f"{plain.text} that stays", {**plain.value, "values": values}), horizon)
+    assert still.theta_star is not None
+    if path["path"] == "rotating":
+        moved = rotating(still.theta_star, path["angle"])
+    else:
+        moved = jumping(still.theta_star, path["every"])
+    given = ("raw_moment_bound", "central_moment_bound", "mean_bound")
+    bounds = {field: values[field] for field in given if field in values}
+    return drifting(still, moved, horizon=horizon, name=still.name, **bounds)
+
+
 def _law(values: Mapping[str, Any]) -> Any:
     """The payoff law of a checked table."""
     arguments = dict(values)
     name = arguments.pop("law")
     if name == "Mixture":
         arguments["laws"] = [_law(part) for part in arguments["laws"]]
+    if "noise" in arguments:
+        arguments["noise"] = _law(arguments["noise"])
     return getattr(noise, name)(**arguments)
 
 

@@ -26,7 +26,7 @@ from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
 __all__ = ["instance_hash", "spec", "with_files"]
 
-EMPIRICAL = "Empirical"  # the law of numbers in a file
+EMPIRICAL, SCALED = "Empirical", "Heteroscedastic"  # the law of numbers in a file; one around another law
 _PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own for each arm"}  # laws no file can hold
 
 
@@ -49,6 +49,10 @@ def spec(choice: Choice, folder: Path) -> dict[str, Any]:
     if "noise" in choice.values:
         plain["values"]["noise"] = _with_residuals(choice.values["noise"], folder, f"{choice.where}.noise")
         _law(plain["values"]["noise"], f"{choice.where}.noise")
+    if "drift" in choice.values:
+        if choice.values.get("resample"):
+            raise InputError(f"{choice.where}.drift: goes without resample = true, whose theta* stays")
+        plain["values"]["drift"] = _drift(choice.values["drift"], f"{choice.where}.drift")
     return {**plain, "content": digest(_written(plain))}
 
 
@@ -70,10 +74,12 @@ def _written(value: Any) -> Any:
 
 def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
     """Hash of what is played, by content; what a function draws (fresh instances, changing sets) by what makes it."""
-    drawn = None
+    drawn: Any = None
     if bandit.changing or bandit.resampling or bandit.path is not None:
         options = sorted(plain["values"].get("options", {}).items())
         drawn = (plain["source"], bandit.num_arms, bandit.dim, bandit.best_mean, options)
+        if "drift" in plain["values"]:
+            drawn = (*drawn, bandit.path)  # whose repr holds all of it, where it begins too
     read = [plain["files"]] if "files" in plain else []
     return instance_digest(bandit, (drawn, plain.get("digest"), *read))
 
@@ -86,7 +92,8 @@ def _laws() -> dict[str, Any]:
     exported = {name: getattr(noise, name) for name in noise.__all__}
     plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
     numbers = {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
-    return {**numbers, EMPIRICAL: noise.Empirical, "Mixture": noise.Mixture}
+    nested = {SCALED: noise.Heteroscedastic, "Mixture": noise.Mixture}
+    return {**numbers, EMPIRICAL: noise.Empirical, **nested}
 
 
 def _with_residuals(values: Any, folder: Path, where: str) -> Any:
@@ -94,6 +101,8 @@ def _with_residuals(values: Any, folder: Path, where: str) -> Any:
     if is_mixture(values) and isinstance(values.get("laws"), list):
         parts = [_with_residuals(part, folder, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
         return {**values, "laws": parts}
+    if isinstance(values, dict) and values.get("law") == SCALED and "noise" in values:
+        return {**values, "noise": _with_residuals(values["noise"], folder, f"{where}.noise")}
     if not isinstance(values, dict):
         raise InputError(f'{where} = {shown(values)}: must be a law, {{law = "Pareto", shape = 2}} for example')
     if values.get("law") != EMPIRICAL or "residuals" not in values:
@@ -127,10 +136,42 @@ def _law(values: Any, where: str) -> Any:
         if not isinstance(values["laws"], list):
             raise InputError(f"{where}.laws = {shown(values['laws'])}: must be a list of laws")
         arguments["laws"] = [_law(part, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
+    if "noise" in arguments:
+        arguments["noise"] = _law(arguments["noise"], f"{where}.noise")
     try:
         return _laws()[name](**arguments)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: {error}") from error
+
+
+# Paths ---------------------------------------------------------------------------------------------------------------
+
+_PATHS = {"rotating": "angle", "jumping": "every"}  # and the number that each is made of
+
+
+def _drift(values: Any, where: str) -> dict[str, Any]:
+    """The table of a path, checked, its number of one type however it is written."""
+    if not isinstance(values, dict):
+        raise InputError(f'{where} = {shown(values)}: must be a path, {{path = "rotating", angle = 1e-4}} for example')
+    name = values.get("path")
+    if not isinstance(name, str) or name not in _PATHS:
+        missing = "is missing" if name is None else f"= {shown(name)}: no such path"
+        raise InputError(f"{where}.path {missing}{nearest(str(name), _PATHS)}")
+    field = _PATHS[name]
+    for key in values:
+        if key not in ("path", field):
+            raise InputError(unknown_key(f"{where}.{key}", key, ("path", field)))
+    if field not in values:
+        raise InputError(f"{where}.{field}: is missing; {name} needs it")
+    number = values[field]
+    real = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if field == "angle":
+        if not (real and abs(number) < 1e300):
+            raise InputError(f"{where}.angle = {shown(number)}: must be a number, radians a pull, or a list of such")
+        return {"path": name, "angle": float(number)}
+    if not (real and number == number // 1 and 1 <= number < 2**31):
+        raise InputError(f"{where}.every = {shown(number)}: must be a whole number, 1 to 2147483647, or a list of such")
+    return {"path": name, "every": int(number)}
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
