@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
@@ -88,6 +89,9 @@ def ridge_policy(
 
     def select(key: jax.Array, state: RidgeState, arms: jax.Array, params: Any) -> jax.Array:
         del key
+        if isinstance(arms, Ball):
+            bonus = None if radius is None else beta(state, params)
+            return arms.optimistic(state.image, state.design.inverse, bonus)
         values = design.values(state.image, arms)
         return argmax_index(values, design.squared_widths(state.design, arms), beta(state, params))
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.policies.policy import state_bytes
 from linbet_jax.simulation.checks import x64_enabled
@@ -60,12 +61,20 @@ class Launch(NamedTuple):
             seeds //= 2
         return seeds
 
-    def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, jax.ShapeDtypeStruct]:
+    def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, Any]:
         """Of one replication's parameters and of a decision set."""
         own, common = iter(varying), iter(shared)
         leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
-        return jax.tree.unflatten(self.treedef, shapes), jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype)
+        arms = shape_of_set(self.set_shape, self.plan.ball, self.plan.dtype)
+        return jax.tree.unflatten(self.treedef, shapes), arms
+
+
+def shape_of_set(shape: tuple[int, int], ball: tuple[float, int] | None, dtype: str) -> Any:
+    """A decision set without its numbers: arms [K, d], or a ball of this q and d."""
+    if ball is None:
+        return jax.ShapeDtypeStruct(shape, dtype)
+    return Ball(jax.ShapeDtypeStruct((), dtype), *ball)  # type: ignore[arg-type]
 
 
 def _run_blocks(
