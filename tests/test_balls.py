@@ -50,7 +50,11 @@ def cases(dim):
     yield np.zeros(dim), np.diag(np.linspace(0.1, 1.0, dim)), 1.0
     turn = rotation(dim)
     yield 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, dim)) @ turn.T, 1.0  # hard, in no special basis
-    yield 1e-9 * turn[:, -1] + 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, dim)) @ turn.T, 1.0  # nearly
+    for part in (2e-5, -2e-5, 1e-9, -1e-9, 1e-12, -1e-12, 2e-13, 1e-13, 4e-14):  # nearly
+        yield part * turn[:, -1] + 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, dim)) @ turn.T, 1.0
+    block = 0.1 * plain + 0.5 * (plain[0] - 1.0)[:, None] * (plain[0] - 1.0)
+    block[0, 0] = 0.9
+    yield np.zeros(dim), block, 1.0  # the longest entry of the diagonal is no part of the widest direction
     close = np.r_[np.linspace(0.1, 0.5, dim - 2), 1.0 - 1e-9, 1.0]
     yield 0.3 * turn[:, 0], (turn * close) @ turn.T, 1.0
 
@@ -60,10 +64,11 @@ def stacked(dim):
     return [np.stack([np.asarray(part, np.float64) for part in column]) for column in zip(*cases(dim), strict=True)]
 
 
-def chosen(dim, dtype="float64"):
-    """The arms of the unit ball for all cases, in one program."""
+def chosen(dim, dtype="float64", problems=None):
+    """The arms of the unit ball for all cases, or for other ones, in one program."""
     ball = Ball(jnp.ones((), dtype), 2.0, dim)
-    return np.asarray(jax.jit(jax.vmap(ball.optimistic))(*(part.astype(dtype) for part in stacked(dim))), np.float64)
+    parts = (part.astype(dtype) for part in (problems or stacked(dim)))
+    return np.asarray(jax.jit(jax.vmap(ball.optimistic))(*parts), np.float64)
 
 
 @pytest.mark.parametrize("dim", [2, 3])
@@ -78,7 +83,7 @@ def test_no_arm_of_a_dense_grid_beats_the_chosen_one(dim):
         grid = np.concatenate([around, np.broadcast_to(height, (200, 200, 1))], axis=2).reshape(-1, 3)
     for arm, theta, inverse, radius in zip(arms, *stacked(dim), strict=True):
         best, reached = index(grid, theta, inverse, radius).max(), index(arm, theta, inverse, radius)
-        assert reached >= best - 1e-11 * abs(best)
+        assert reached >= best - 1e-10 * abs(best)
         assert reached <= best + 1e-2 * abs(best)  # the grid is dense
 
 
@@ -87,10 +92,28 @@ def test_in_eight_dimensions_the_arm_is_the_one_that_an_eigendecomposition_finds
     for arm, theta, inverse, radius in zip(arms, *stacked(8), strict=True):
         best = farthest(theta, inverse, radius) if theta.any() or radius else np.eye(8)[0]
         reached = index(arm, theta, inverse, radius)
-        np.testing.assert_allclose(reached, index(best, theta, inverse, radius), rtol=1e-11)
+        np.testing.assert_allclose(reached, index(best, theta, inverse, radius), rtol=1e-10)
         tries = RANDOM.normal(size=(2000, 8))
         tries /= np.linalg.norm(tries, axis=1, keepdims=True)
-        assert index(tries, theta, inverse, radius).max() <= reached * (1.0 + 1e-12)
+        assert index(tries, theta, inverse, radius).max() <= reached * (1.0 + 1e-10)
+
+
+def test_ties_end_the_same_way_whatever_the_rounding():
+    plain, first = np.eye(8), np.ones(8) / np.sqrt(8.0)
+    after = plain - 0.5 * np.outer(first, first)
+    turn = rotation(8)
+    hard = 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, 8)) @ turn.T
+    noise = 1e-16 * RANDOM.normal(size=(8, 8))
+    problems = [
+        (np.zeros(8), plain), (np.zeros(8), plain + noise + noise.T), (0.2 * first, after),
+        (0.2 * first + noise[0], after + noise + noise.T),
+        (hard[0] + 1e-12 * turn[:, -1], hard[1]), (hard[0] - 1e-12 * turn[:, -1], hard[1]),
+    ]  # fmt: skip
+    arms = chosen(8, problems=[*map(np.stack, zip(*problems, strict=True)), np.ones(len(problems))])
+    np.testing.assert_allclose(arms[::2], arms[1::2], atol=0.02)
+    np.testing.assert_allclose(arms[0], plain[0], atol=1e-9)
+    across = plain[0] - first / np.sqrt(8.0)  # of e_1, the widest axis, the part in the largest eigenspace
+    assert arms[2] @ across > 0.99 * np.linalg.norm(arms[2] - (arms[2] @ first) * first) * np.linalg.norm(across)
 
 
 def test_an_optimiser_from_many_starts_finds_no_better_arm():
@@ -109,18 +132,21 @@ def test_float32_is_off_by_its_rounding():
     for arm, theta, inverse, radius in zip(chosen(8, "float32"), *stacked(8), strict=True):
         best = farthest(theta, inverse, radius) if theta.any() or radius else np.eye(8)[0]
         highest = index(best, theta, inverse, radius)
-        assert abs(index(arm, theta, inverse, radius) - highest) <= 2e-5 * highest
+        assert abs(index(arm, theta, inverse, radius) - highest) <= 5e-5 * highest
         assert abs(np.linalg.norm(arm) - 1.0) <= 1e-6
 
 
 def test_what_is_not_finite_gives_no_arm():
-    ball = Ball(jnp.ones(()), 2.0, 3)
-    for theta, radius in ((jnp.array([0.0, jnp.nan, 0.0]), 1.0), (jnp.ones(3), jnp.inf), (jnp.ones(3), jnp.nan)):
-        assert not ball.holds(ball.optimistic(theta, jnp.eye(3), jnp.asarray(radius)))
-        assert not ball.holds(Ball(jnp.ones(()), 3.0, 3).optimistic(theta, jnp.eye(3), jnp.asarray(radius)))
-    assert not ball.holds(jnp.array([0.8, 0.7, 0.0]))
-    assert ball.holds(jnp.array([0.8, 0.6, 0.0]))
-    assert ball.holds(jnp.zeros(3))
+    theta = np.zeros((3, 8))
+    theta[0, 1] = np.nan
+    for q in (2.0, 3.0):
+        ball = Ball(jnp.ones(()), q, 8)
+        arms = jax.jit(jax.vmap(lambda *of, ball=ball: ball.optimistic(of[0], jnp.eye(8), of[1])))
+        for arm in arms(theta, np.array([1.0, np.inf, np.nan])):
+            assert not ball.holds(arm)
+        assert not ball.holds(jnp.full(8, 1.001 * 8.0 ** (-1.0 / q)))
+        assert ball.holds(jnp.full(8, 8.0 ** (-1.0 / q)))
+        assert ball.holds(jnp.zeros(8))
 
 
 @pytest.mark.parametrize("q", [1.2, 3.0])
@@ -225,7 +251,8 @@ def test_what_a_bandit_on_a_ball_tells():
     assert other.arm_norm == pytest.approx(2.0 * 3.0 ** (1.0 / 6.0))  # of (1, 1, 1) at ||x||_3 = 2
     assert lb.LinearBandit.ball(2.0, THETA, BALL.noise, q=1.5).arm_norm == 2.0
     assert other != BALL
-    assert instance_digest(other) != instance_digest(BALL)
+    first, second = (lb.LinearBandit.ball(2.0, [1.0, 0.0], BALL.noise, q=q) for q in (1.5, 1.7))  # of equal constants
+    assert instance_digest(first) != instance_digest(second)
     assert lb.LinearBandit.ball(2, THETA, lb.noise.StudentT(3.0, scale=0.5)) == BALL
 
 
