@@ -227,6 +227,30 @@ def moments(law: PayoffLaw, order: float, low: float, high: float) -> tuple[floa
     return float(bounds[0]), float(bounds[1]), std
 
 
+def moment_bounds(
+    law: PayoffLaw, order: float, ends: npt.NDArray[np.float64], raw: Any, central: Any
+) -> tuple[float, float, float]:
+    """The two moment bounds over the means from end to end, as given or from the law, and the standard deviation.
+
+    Means at the ends are met, so that a bound that is given must hold there.
+    """
+    *known, std = moments(law, order, *ends.tolist())
+    bounds = []
+    for moment, given, value in zip(("raw_moment", "central_moment"), (raw, central), known, strict=True):
+        bounds.append(bound(f"{moment}_bound", given, value, declared=True))
+        if given is not None and has(law, moment):
+            bound(f"{moment}_bound", given, largest(law, moment, order, ends))
+    return bounds[0], bounds[1], std
+
+
+def norm_order(q: Any) -> float:
+    """q of a norm whose unit ball is no list of arms."""
+    if isinstance(q, (int, float, np.integer, np.floating)) and not isinstance(q, bool) and 1.0 < q < math.inf:
+        return float(q)
+    lists = "datasets.cross_polytope gives the arms of q = 1, datasets.box those of q = inf"
+    raise ValueError(f"q must satisfy 1 < q < inf ({lists}), got {q!r}")
+
+
 def integer(field: str, value: Any, low: int, high: int | None) -> int:
     bound = f"{low} <= {field}" + ("" if high is None else f" <= {high}")
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

@@ -41,11 +41,11 @@ _PULLS = 4  # of one key that are checked
 class LinearBandit:
     """A linear bandit problem: fixed arms, changing decision sets, or a fresh instance in every replication.
 
-    Build fixed arms with the constructor, the others with `changing_sets`, `from_contexts` and `resampled`. Instances
-    are immutable, compare and hash by value (functions by identity).
+    Build fixed arms with the constructor, the others with `changing_sets`, `from_contexts`, `resampled` and `ball`.
+    Instances are immutable, compare and hash by value (functions by identity).
 
     Attributes:
-        arms: [K, d] read-only float64, or None (changing sets, fresh instances).
+        arms: [K, d] read-only float64, or None (changing sets, fresh instances, a ball).
         theta_star: [d] read-only float64, or None (fresh instances, or one that moves). No policy ever sees it.
         noise: the law of a payoff given its mean.
         epsilon: the paper's epsilon in (0, 1]; moments are of order 1 + epsilon. 0 where the law has no mean: `means`
@@ -58,7 +58,7 @@ class LinearBandit:
         noise_std: the largest standard deviation of a payoff over all arms, math.inf where infinite or not known.
         name: a label for tables and files.
         means: [K] read-only float64 expected payoffs of the arms, or None.
-        num_arms: K.
+        num_arms: K; 0 for a ball, whose arms are no list.
         dim: d.
         best_mean: the best arm's mean; None with changing sets or a theta_star that moves, and with fresh instances
             unless given.
@@ -66,6 +66,7 @@ class LinearBandit:
         generator: with fresh instances, key -> (arms [K, d], theta_star [d]).
         path: with a theta_star that moves (`linbet_jax.drifting`), (key, t) -> theta_star [d]; the same key at every
             pull of a replication.
+        norm_ball: with a ball ||x||_q <= R, the pair (R, q).
     """
 
     arms: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
@@ -86,6 +87,7 @@ class LinearBandit:
     sampler: Sampler | None = dataclasses.field(repr=False)
     generator: Generator | None = dataclasses.field(repr=False)
     path: Sampler | None = dataclasses.field(default=None, repr=False)
+    norm_ball: tuple[float, float] | None = None
 
     def __init__(
         self,
@@ -269,15 +271,7 @@ class LinearBandit:
         _checks.check_means(law, means.ravel())
         ends = np.array([np.min(means), np.max(means)])  # means that are met, so that a bound must hold there
         order = 1.0 + _checks.epsilon(epsilon, law)
-        raw, central, std = _checks.moments(law, order, *ends.tolist())
-        raw = _checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True)
-        central = _checks.bound("central_moment_bound", central_moment_bound, central, declared=True)
-        for field, moment, given in (
-            ("raw_moment_bound", "raw_moment", raw_moment_bound),
-            ("central_moment_bound", "central_moment", central_moment_bound),
-        ):
-            if given is not None and _checks.has(law, moment):
-                _checks.bound(field, given, _checks.largest(law, moment, order, ends))
+        raw, central, std = _checks.moment_bounds(law, order, ends, raw_moment_bound, central_moment_bound)
         bandit = cls.changing_sets(
             _Contexts(sets),
             theta,
@@ -384,6 +378,73 @@ class LinearBandit:
             lambda number: _checks.evaluated(function, *numbers, jax.random.fold_in(jax.random.key(0), number)),
         )
         return bandit
+
+    @classmethod
+    def ball(
+        cls,
+        radius: float,
+        theta_star: npt.ArrayLike,
+        noise: PayoffLaw,
+        *,
+        q: float = 2.0,
+        epsilon: float | None = None,
+        raw_moment_bound: float | None = None,
+        central_moment_bound: float | None = None,
+        theta_norm: float | None = None,
+        name: str = "ball",
+    ) -> Self:
+        """Builds a bandit whose arms are all x with ||x||_q <= radius.
+
+        The best arm's mean is h = radius ||theta_star||_q*, 1/q + 1/q* = 1, and the means fill [-h, h]. Policies choose
+        the arm itself: an optimistic one exactly for q = 2, over a region that is wider by sqrt(d) for other q
+        (`linbet_jax.kernels.balls`).
+
+        Args:
+            radius: R, positive.
+            theta_star: [d] the unknown parameter, finite.
+            noise: the payoff law, with every mean in [-h, h] in its `mean_range`.
+            q: the norm's order, 1 < q < inf. Balls with corners are lists of arms: `datasets.cross_polytope` (q = 1)
+                and `datasets.box` (q = inf).
+            epsilon: as for fixed arms.
+            raw_moment_bound: b, by default the largest E|y|^(1+epsilon) over all means in [-h, h].
+            central_moment_bound: c, by default likewise.
+            theta_norm: S, by default ||theta_star||_2.
+            name: a label for tables and files.
+
+        Raises:
+            ValueError: naming the field, its value and the allowed range; also for a bound below what it bounds.
+        """
+        size = _checks.positive("radius", radius)
+        theta = _checks.theta(theta_star, None)
+        power = _checks.norm_order(q)
+        law = _checks.law(noise, raw_moment_bound, central_moment_bound, fixed=False)
+        largest = float(np.max(np.abs(theta))) or 1.0
+        with np.errstate(over="ignore", under="ignore"):
+            best = float(size * largest * np.linalg.norm(theta / largest, power / (power - 1.0)))
+        ends = np.array([-best, best])
+        _checks.check_means(law, ends)
+        epsilon = _checks.epsilon(epsilon, law)
+        raw, central, std = _checks.moment_bounds(law, 1.0 + epsilon, ends, raw_moment_bound, central_moment_bound)
+        return cls._make(
+            arms=None,
+            theta_star=theta,
+            noise=law,
+            epsilon=epsilon,
+            raw_moment_bound=raw,
+            central_moment_bound=central,
+            theta_norm=_checks.bound("theta_norm", theta_norm, np.linalg.norm(theta)),
+            arm_norm=size * theta.size ** max(0.0, 0.5 - 1.0 / power),
+            mean_bound=best,
+            noise_std=std,
+            name=_checks.name(name),
+            means=None,
+            num_arms=0,
+            dim=theta.size,
+            best_mean=best,
+            sampler=None,
+            generator=None,
+            norm_ball=(size, power),
+        )
 
     @property
     def changing(self) -> bool:

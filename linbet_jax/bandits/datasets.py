@@ -42,6 +42,8 @@ __all__ = [
     "SEPARATING",
     "DatasetSpec",
     "Dials",
+    "box",
+    "cross_polytope",
     "dataset",
     "lock_share",
     "lower_bound",
@@ -51,6 +53,7 @@ __all__ = [
 
 _MAX_SEED = 2**32 - 2
 _MAX_PAIRS = 10  # 2^10 vertices
+_MAX_BOX = 12  # 2^12 vertices
 
 
 class DatasetSpec(NamedTuple):
@@ -237,6 +240,42 @@ def lower_bound(
     words = _host_words((12, seed), (dim // 2,))
     theta = _pairs(words >> 31 == 1, dim) * gap
     return LinearBandit(_cube(dim), theta, noise, name=f"{label}-{seed}", **facts)
+
+
+def box(low: npt.ArrayLike, high: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The vertices [2^d, d] of a box, as arms: an optimistic index is convex in x, so that they hold its maximum.
+
+    Args:
+        low: [d] the smallest coordinates, d <= 12.
+        high: [d] the largest, above `low`; bit i of an arm's index picks coordinate i from it.
+
+    Raises:
+        ValueError: naming the argument, its value and the allowed range.
+    """
+    least, most = _checks.array("low", low, 1), _checks.array("high", high, 1)
+    if most.shape != least.shape:
+        raise ValueError(f"high must have length {least.size} like low, got length {most.size}")
+    if least.size > _MAX_BOX:
+        reason = "to maximise a convex quadratic form over a box is NP-hard, and every vertex is listed"
+        raise ValueError(f"low must have at most {_MAX_BOX} entries ({reason}), got {least.size}")
+    for index in np.flatnonzero(~(least < most)):
+        raise ValueError(f"high must be above low = {least[index]:g} at index {index}, got {most[index]:g}")
+    picked = (np.arange(2**least.size)[:, None] >> np.arange(least.size)) & 1
+    return np.where(picked == 1, most, least)
+
+
+def cross_polytope(dim: int, radius: float = 1.0) -> npt.NDArray[np.float64]:
+    """The vertices [2 d, d] of the ball ||x||_1 <= radius, as arms: radius e_i, i = 1..d, then their negatives.
+
+    Args:
+        dim: d, at least 1.
+        radius: R, positive.
+
+    Raises:
+        ValueError: naming the argument, its value and the allowed range.
+    """
+    axes = _checks.positive("radius", radius) * np.eye(_checks.integer("dim", dim, 1, 2**10))
+    return np.concatenate([axes, 0.0 - axes])  # no negative zeros
 
 
 # The recipe of the data sets: on the host, and traced ----------------------------------------------------------------

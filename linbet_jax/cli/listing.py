@@ -53,8 +53,9 @@ OPTIONS = {
 }
 LEGEND = """
   Central moment: c, a bound of E|payoff - mean|^(1+ε); raw moment: b, one of E|payoff|^(1+ε). Regret bound: in d and T,
-  logarithms apart. Proved for: arms chosen from what was seen, or only arms chosen in advance. Time and
-  memory of one replication: K arms, d dimensions, k or r pulls an epoch, C doubtful payoffs kept, t pulls so far.
+  logarithms apart. Any sets: lists of arms, fixed or changing, and balls. Proved for: arms chosen from what was seen,
+  or only arms chosen in advance. Time and memory of one replication: K arms, d dimensions, k or r pulls an epoch, C
+  doubtful payoffs kept, t pulls so far.
   After a paper: its idea, with constants derived here. The others have their papers', as the proofs need them."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies.policy import Policy, updated
 
 _ADVICE: tuple[tuple[type[Exception], str], ...] = (
@@ -33,18 +34,19 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
     Args:
         policy: what runs; a policy that it opens with is traced too.
         params: shapes and dtypes of its parameters, in the structure that it gets.
-        arms: shape [K, d] and dtype of a decision set.
+        arms: shape [K, d] and dtype of a decision set, or a `Ball` of such.
         changing: whether sets change from pull to pull.
         coverage: whether the confidence region is asked about theta*.
 
     Raises:
         ValueError: naming the policy, the function and what is wrong with it.
     """
-    name, dim = policy.name, arms.shape[1]
+    name, ball = policy.name, isinstance(arms, Ball)
+    dim, floating = (arms.dim, arms.radius.dtype) if ball else (arms.shape[1], arms.dtype)
     first = None if changing else arms
     key = jax.eval_shape(lambda: jax.random.key(0))
-    integer = jax.ShapeDtypeStruct((), jnp.int32)
-    payoffs = jax.ShapeDtypeStruct((policy.pulls_per_epoch,), arms.dtype)
+    chosen = jax.ShapeDtypeStruct((dim,), floating) if ball else jax.ShapeDtypeStruct((), jnp.int32)
+    payoffs = jax.ShapeDtypeStruct((policy.pulls_per_epoch,), floating)
 
     def traced(function: str, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -55,11 +57,13 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
     state = traced("init", policy.init, first, params)
     index = traced("select", policy.select, key, state, arms, params)
     shape, dtype = getattr(index, "shape", None), getattr(index, "dtype", None)
-    if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.integer):
+    if ball and (shape != (dim,) or dtype != floating):
+        raise ValueError(f"policy {name}: select must return an arm of the ball, {floating}[{dim}], not {_kind(index)}")
+    if not ball and (shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.integer)):
         raise ValueError(f"policy {name}: select must return one integer, not {_kind(index)}")
     for update in policy.updates:
         with_scales = functools.partial(updated, update)
-        after = traced("update", with_scales, state, arms, integer, payoffs, payoffs, params)
+        after = traced("update", with_scales, state, arms, chosen, payoffs, payoffs, params)
         _same_state(name, "update", state, after)
     if policy.refresh is not None:
         _same_state(name, "refresh", state, traced("refresh", policy.refresh, state, first, params))
@@ -98,6 +102,9 @@ def _check_region(
 
 def _reason(error: Exception, policy: Policy, arms: Any) -> str:
     """What went wrong in a function, in words, and what to write instead where that is known."""
+    if isinstance(arms, Ball):
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"does not fit the arms of a ball, which are no list: {first}; make the policy for this bandit"
     setting = (
         f"does not fit {arms.shape[0]} arms of dimension {arms.shape[1]}, {policy.pulls_per_epoch} pulls per epoch and"
         f" {arms.dtype}"

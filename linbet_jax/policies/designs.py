@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, compensated, dot, rank_one_inverse, sweep_inverse
 from linbet_jax.kernels.selection import squared_widths
 
 __all__ = ["AnySets", "Design", "FixedSet", "design_of"]
 
-Arms = Any  # [K, d]; None where sets change and none is given yet
+Arms = Any  # [K, d]; None where sets change and none is given yet; a `Ball`, which AnySets serves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,9 +223,9 @@ class FixedSet(Design):
         """V_0 = lambda I.
 
         Raises:
-            ValueError: at trace time, where decision sets change.
+            ValueError: at trace time, where decision sets change or are balls.
         """
-        if arms is None:
+        if arms is None or isinstance(arms, Ball):
             raise ValueError("this policy was made for a fixed decision set; make it for the bandit that it plays")
         return FixedSetState(
             counts=jnp.zeros(arms.shape[0], arms.dtype if self.weighted else jnp.int32),
@@ -339,4 +340,5 @@ def _quotient(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
 
 def design_of(bandit: Any) -> Design:
     """The fastest design for a bandit's decision sets."""
-    return AnySets(bandit.dim) if bandit.changing else FixedSet(bandit.dim)
+    listed = not bandit.changing and getattr(bandit, "norm_ball", None) is None
+    return FixedSet(bandit.dim) if listed else AnySets(bandit.dim)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, compensated, dot, sweep_inverse
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.noise.words import normals
@@ -100,6 +101,8 @@ def lints(design: Design) -> Policy:
             params.horizon, dim=design.dim, delta=params.delta, noise_scale=params.noise_scale
         )
         drawn = state.center + scale * combined(state.root, normals(key, design.dim, state.root.dtype))
+        if isinstance(arms, Ball):
+            return arms.best(drawn)
         values = combined(jax.lax.optimization_barrier(arms.T), drawn) if fixed else dot(arms, drawn)
         return argmax_index(values, jnp.zeros_like(values), jnp.zeros_like(state.log_det))
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
 from linbet_jax.kernels.selection import argmax_index, values_of
@@ -83,6 +84,8 @@ def menu(design: Design, *, groups: int) -> Policy:
 
     def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
         del key
+        if isinstance(arms, Ball):
+            return arms.optimistic(state.center, state.design.inverse, beta(state, params))
         return argmax_index(
             values_of(arms, state.center), design.squared_widths(state.design, arms), beta(state, params)
         )

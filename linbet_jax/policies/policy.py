@@ -90,9 +90,11 @@ class Policy(NamedTuple):
 
     Attributes:
         name: shown in tables and figures.
-        init: ``(arms [K, d], params) -> state``, a pytree of arrays. ``arms`` is None where decision sets change.
+        init: ``(arms [K, d], params) -> state``, a pytree of arrays. ``arms`` is None where decision sets change, and a
+            :class:`linbet_jax.kernels.balls.Ball` where the arms are a ball.
         select: ``(key, state, arms [K, d], params) -> [] int32``, the arm to play; ``key`` is for randomised policies
-            and is the same for every policy at the same pull.
+            and is the same for every policy at the same pull. On a ball it returns the arm [d] itself, which the other
+            functions are given for ``index``: ``arms[index]`` is the arm there too.
         update: ``(state, arms [K, d], index [] int32, payoffs [pulls_per_epoch], params) -> state``. Shapes and dtypes
             stay fixed. Or a tuple of such functions, which the simulator uses in turn, the first one first after
             ``init`` and ``refresh``: two of them may do in one pass what one does in two. After each of them the state

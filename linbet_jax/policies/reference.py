@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Design
 from linbet_jax.policies.policy import About, Policy
@@ -27,9 +28,14 @@ class UniformParams(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def uniform() -> Policy:
-    """Every arm with probability 1/K at every pull, independently; parameters: :class:`UniformParams`."""
+    """Every arm with probability 1/K at every pull, independently; parameters: :class:`UniformParams`.
+
+    On a ball an arm of its surface in a uniform direction.
+    """
 
     def select(key: jax.Array, state: jax.Array, arms: jax.Array, params: UniformParams) -> jax.Array:
+        if isinstance(arms, Ball):
+            return arms.drawn(key)
         return jax.random.randint(key, (), 0, arms.shape[0], dtype=jnp.int32)
 
     return Policy(

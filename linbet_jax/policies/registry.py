@@ -176,7 +176,7 @@ class Entry:
         valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
             seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
         needs_mean: whether it refuses noise without a mean.
-        sets: the decision sets that it plays.
+        sets: the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls.
         time: of a pull, as tables write it: K arms in d dimensions.
         memory: of one replication, likewise.
     """
@@ -332,6 +332,11 @@ def made(
     name: str, bandit: BanditFacts, *, horizon: Any, delta: Any, ridge: Any, radius_scale: Any, **chosen: Any
 ) -> tuple[Policy, Any]:
     """What :func:`make_policy` makes, whether or not the noise has the mean that the policy needs."""
+    if getattr(bandit, "norm_ball", None) is not None and entry(name).sets != "any":
+        others = ", ".join(other for other in names() if entry(other).sets == "any")
+        raise ValueError(
+            f"bandit: {name} needs a finite list of arms, and this bandit's are a ball; policies that play it: {others}"
+        )
     known = options(name)
     for option, value in chosen.items():
         if isinstance(value, (list, dict, set)):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
@@ -89,35 +90,24 @@ def ridge_policy(
 
     def select(key: jax.Array, state: RidgeState, arms: jax.Array, params: Any) -> jax.Array:
         del key
+        if isinstance(arms, Ball):
+            bonus = None if radius is None else beta(state, params)
+            return arms.optimistic(state.image, state.design.inverse, bonus)
         values = design.values(state.image, arms)
         return argmax_index(values, design.squared_widths(state.design, arms), beta(state, params))
 
-    def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> RidgeState:
-        updates = state.updates + 1
-        observed = observe(payoffs, updates, params)
-        if adapt is not None:
-            return adapted(state, arms, index, observed, params)
-        grown, step = design.add(state.design, arms, index)
-        image = state.image + step * (observed - design.value(state.image, arms, index))
-        return RidgeState(grown, image, *compensated(state.moments, state.lost, arms[index] * observed), updates)
+    function: Any = adapt.function if isinstance(adapt, SeesScale) else adapt
 
-    def scaled(
-        state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, scales: jax.Array, params: Any
-    ) -> RidgeState:
-        return adapted(state, arms, index, observe(payoffs, state.updates + 1, params), scales, params)
-
-    def adapted(state: RidgeState, arms: jax.Array, index: jax.Array, observed: jax.Array, *told: Any) -> RidgeState:
-        function: Any = adapt.function if isinstance(adapt, SeesScale) else adapt
+    def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, *told: Any) -> RidgeState:
+        updates = state.updates + 1  # told: the parameters, before them the scales where they are seen
+        observed, weight = observe(payoffs, updates, told[-1]), None
         value = design.value(state.image, arms, index)
-        observed, weight = function(observed, value, design.squared_width(state.design, arms, index), *told)
+        if adapt is not None:
+            observed, weight = function(observed, value, design.squared_width(state.design, arms, index), *told)
         grown, step = design.add(state.design, arms, index, weight)
+        image = state.image + step * (observed - value)
         term = arms[index] * (observed if weight is None else weight * observed)
-        return RidgeState(
-            grown,
-            state.image + step * (observed - value),
-            *compensated(state.moments, state.lost, term),
-            state.updates + 1,
-        )
+        return RidgeState(grown, image, *compensated(state.moments, state.lost, term), updates)
 
     def refresh(state: RidgeState, arms: Arms, params: Any) -> RidgeState:
         fresh = design.refresh(state.design, arms, params.ridge)
@@ -133,7 +123,7 @@ def ridge_policy(
         name=name,
         init=init,
         select=select,
-        update=SeesScale(scaled) if isinstance(adapt, SeesScale) else update,
+        update=SeesScale(update) if isinstance(adapt, SeesScale) else update,
         pulls_per_epoch=pulls_per_epoch,
         region=region,
         refresh=refresh,

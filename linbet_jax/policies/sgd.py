@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params, number
@@ -140,6 +141,8 @@ def gradient(
         return SgdState(theta, step_of(params).init(theta), design.init(arms, params.ridge) if widths else None)
 
     def select(key: jax.Array, state: SgdState, arms: jax.Array, params: Any) -> jax.Array:
+        if isinstance(arms, Ball):
+            return _on_ball(key, state, arms, params.radius_scale * params.exploration)
         fixed = isinstance(design, FixedSet)
         values = combined(jax.lax.optimization_barrier(arms.T), state.theta) if fixed else dot(arms, state.theta)
         amount = params.radius_scale * params.exploration
@@ -172,6 +175,13 @@ def gradient(
         finite=lambda state: jnp.isfinite(jnp.sum(state.theta)),
         about=About(check=check_params),
     )
+
+
+def _on_ball(key: jax.Array, state: SgdState, arms: Ball, amount: jax.Array) -> jax.Array:
+    if state.design is not None:
+        return arms.optimistic(state.theta, state.design.inverse, amount)
+    explore = jax.random.uniform(jax.random.fold_in(key, 1), (), jnp.float32) < amount
+    return jnp.where(explore, arms.drawn(key), arms.best(state.theta))
 
 
 @register(

@@ -357,7 +357,8 @@ def _setting(
     variants = [dataclasses.replace(unnamed[cell.id], label=labels[cell.id]) for cell in members if cell.id in unnamed]
     shown = _worth_showing(variants)
     facts = members[0].bandit
-    words = [f"{parameter_name(name)} = {plain_value(facts[name])}" for name in ("K", "d", "epsilon") if name in facts]
+    told = [name for name in ("K", "d", "epsilon") if name in facts and (name, facts[name]) != ("K", 0)]  # 0: a ball
+    words = [f"{parameter_name(name)} = {plain_value(facts[name])}" for name in told]
     return Setting(
         title=title,
         detail=detail,

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.policies.policy import state_bytes
 from linbet_jax.simulation.checks import x64_enabled
@@ -60,12 +61,20 @@ class Launch(NamedTuple):
             seeds //= 2
         return seeds
 
-    def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, jax.ShapeDtypeStruct]:
+    def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, Any]:
         """Of one replication's parameters and of a decision set."""
         own, common = iter(varying), iter(shared)
         leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
-        return jax.tree.unflatten(self.treedef, shapes), jax.ShapeDtypeStruct(self.set_shape, self.plan.dtype)
+        arms = shape_of_set(self.set_shape, self.plan.ball, self.plan.dtype)
+        return jax.tree.unflatten(self.treedef, shapes), arms
+
+
+def shape_of_set(shape: tuple[int, int], ball: tuple[float, int] | None, dtype: str) -> Any:
+    """A decision set without its numbers: arms [K, d], or a ball of this q and d."""
+    if ball is None:
+        return jax.ShapeDtypeStruct(shape, dtype)
+    return Ball(jax.ShapeDtypeStruct((), dtype), *ball)  # type: ignore[arg-type]
 
 
 def _run_blocks(
@@ -171,13 +180,15 @@ def _program(launch: Launch, arguments: Any) -> tuple[Callable[..., dict[str, An
 def compiler_options(launch: Launch) -> dict[str, Any]:
     """What XLA is told beside its defaults.
 
-    On CPU in float64: vector registers of 512 bits, of which XLA on its own uses half; the numbers stay. In float32,
-    where last bits would depend on the CPU's width, it is left alone. On a GPU: no choice of kernels by timing them,
-    which may end otherwise the next time, and no operation whose order of additions is left open.
+    On CPU the second level of LLVM's optimisations: it compiles faster than the third, and TOFU and CRT run faster too.
+    In float64 also vector registers of 512 bits, of which XLA on its own uses half; the numbers stay. In float32, where
+    last bits would depend on the CPU's width, that is left alone. On a GPU: no choice of kernels by timing them, which
+    may end otherwise the next time, and no operation whose order of additions is left open.
     """
     if launch.devices[0].platform != "cpu":
         return {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
-    return {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
+    wide = {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
+    return {"xla_backend_optimization_level": 2, **wide}
 
 
 def _compile(lowered: Any, options: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.noise import scales, variates
 from linbet_jax.policies.policy import Policy, Region, SeesScale, Update, updated
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     dtype: str
     on_card: bool = False  # whether a GPU plays it: fewer kernels, and no branch that its host must wait for
     path: Any = None  # (key, pull) -> theta* [d], of a theta* that moves
+    ball: tuple[float, int] | None = None  # q and d where the arms are a ball ||x||_q <= R
 
     @property
     def width(self) -> int:
@@ -53,7 +55,7 @@ class World(NamedTuple):
     """What is played, in the dtype of the run; entries that a kind of bandit lacks are None."""
 
     law: Any
-    arms: Any
+    arms: Any  # [K, d], or a `Ball`
     theta_star: Any
     means: Any
     gaps: Any  # best mean minus mean, subtracted in float64
@@ -65,13 +67,23 @@ class _Run(NamedTuple):
 
     plan: Plan
     law: Any
-    arms: Any  # [K, d], or None where sets change
+    arms: Any  # [K, d] or a `Ball`, or None where sets change
     theta_star: Any  # [d], or None where it moves
     params: Any
     decision_set: Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]  # pull -> arms, means [K], gaps [K]
     choice_key: jax.Array
     horizon: jax.Array
     theta_at: Any = None  # pull -> theta* [d], where it moves
+
+
+class _Function:
+    """A function of the arm, indexed like the array of its values that it stands for."""
+
+    def __init__(self, function: Callable[[jax.Array], jax.Array]) -> None:
+        self.function = function
+
+    def __getitem__(self, arm: jax.Array) -> jax.Array:
+        return self.function(arm)
 
 
 class _Carry(NamedTuple):
@@ -114,7 +126,8 @@ def replicate(
     state = policy.init(run.arms, run.params)
     coverage = (jnp.zeros((), jnp.int32), zero) if plan.coverage else None
     padded = -(-plan.trace_pulls // width) * width
-    trace = (jnp.zeros(padded, jnp.int32), jnp.zeros(padded, dtype)) if plan.trace_pulls else None
+    played = jnp.zeros(padded, jnp.int32) if plan.ball is None else jnp.zeros((padded, plan.ball[1]), dtype)
+    trace = (played, jnp.zeros(padded, dtype)) if plan.trace_pulls else None
     nothing = jnp.zeros(rounds.shape, dtype)
     start = (
         _Carry(state, jnp.zeros((), jnp.int32), (zero, zero), (zero, zero), coverage),
@@ -154,6 +167,10 @@ def _begin(plan: Plan, seed_key: jax.Array, params: Any, world: World, law: Any,
 
         return _Run(plan, law, None, world.theta_star, params, changing_set, choice_key, horizon)
     arms, theta_star, means, gaps = world.arms, world.theta_star, world.means, world.gaps
+    if plan.ball is not None:
+        best = arms.support(theta_star)
+        means = _Function(lambda arm: dot(arm, theta_star))
+        gaps = _Function(lambda arm: jnp.maximum(best - dot(arm, theta_star), 0))
     if plan.path is not None:
         path_key = jax.random.fold_in(seed_key, 4)
 
@@ -201,7 +218,7 @@ def _stretch(
     most = _UNROLLED if plan.on_card and pulls == 1 else 1
     unroll = max(n for n in range(1, most + 1) if epochs.shape[0] % n == 0)
     carry, seen = jax.lax.scan(turn, carry, (epochs, *drawn), unroll=unroll)
-    seen = jax.tree.map(lambda each: each.reshape(-1), seen)  # [width]
+    seen = jax.tree.map(lambda each: each.reshape(-1, *each.shape[2:]), seen)  # [width]
     refresh = plan.policy.refresh
     if refresh is not None:
         # After the first stretch too: the first updates take V^-1 = I / lambda down the most, and round the most.
@@ -218,7 +235,7 @@ def _stretch(
     trace = records.trace
     if trace is not None:
         trace = tuple(
-            jax.lax.dynamic_update_slice(old, new, (before,)) for old, new in zip(trace, seen.trace, strict=True)
+            jax.lax.dynamic_update_slice_in_dim(old, new, before, 0) for old, new in zip(trace, seen.trace, strict=True)
         )
     last = jnp.minimum(run.horizon - before, width) - 1  # the last pull in time
     overflow = ~(jnp.isfinite(seen.regret[last]) & jnp.isfinite(seen.payoff[last])) & (carry.health == 0)
@@ -243,8 +260,7 @@ def _epoch(
     whole = pull + pulls - 1 <= run.horizon  # pulls left over after the last whole epoch update nothing
     arms, means, gaps = run.decision_set(pull)
     choice = jnp.asarray(policy.select(jax.random.fold_in(run.choice_key, pull), carry.state, arms, params))
-    bad_index = (choice < 0) | (choice >= arms.shape[0])
-    index = jnp.where(bad_index, 0, choice).astype(jnp.int32)
+    index, bad_index = _index(arms, choice)
     offsets = jnp.arange(pulls)
     in_time = pull + offsets <= run.horizon
     if run.theta_at is None:
@@ -295,10 +311,19 @@ def _epoch(
     seen = _Seen(
         regret=carry.regret[0] + (carry.regret[1] + regrets),
         payoff=carry.payoff[0] + (carry.payoff[1] + sums),
-        trace=(jnp.full(pulls, index), payoffs) if run.plan.trace_pulls else None,
+        trace=(jnp.full((pulls, *index.shape), index), payoffs) if run.plan.trace_pulls else None,
     )
     regret, payoff = compensated(*carry.regret, regrets[-1]), compensated(*carry.payoff, sums[-1])
     return _Carry(state, health, regret, payoff, coverage), seen
+
+
+def _index(arms: Any, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The index of the arm chosen, on a ball the arm [d], and whether there is none such: another is then played."""
+    if isinstance(arms, Ball):
+        bad = ~arms.holds(choice)
+        return jnp.where(bad, 0, choice), bad
+    bad = (choice < 0) | (choice >= arms.shape[0])
+    return jnp.where(bad, 0, choice).astype(jnp.int32), bad
 
 
 _UNROLLED = 5  # turns of the scan in one of its loop on a GPU: kernels of neighbours merge; more win little

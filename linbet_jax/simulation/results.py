@@ -20,9 +20,9 @@ from linbet_jax.simulation.notebook import html_table
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Trace:
-    """Every choice and payoff: arms [S, T] int32 and payoffs [S, T]."""
+    """Every choice and payoff: arms [S, T] int32, on a ball the arms themselves [S, T, d], and payoffs [S, T]."""
 
-    arms: npt.NDArray[np.int32]
+    arms: npt.NDArray[Any]
     payoffs: npt.NDArray[np.floating[Any]]
 
     def __repr__(self) -> str:

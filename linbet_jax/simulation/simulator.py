@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandits.bandit import LinearBandit
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.noise import reveals_scales, traceable
 from linbet_jax.policies.policy import Policy, state_bytes
 from linbet_jax.simulation.checks import (
@@ -31,7 +32,16 @@ from linbet_jax.simulation.checks import (
 )
 from linbet_jax.simulation.display import Progress, ProgressChoice, check_progress, showing, took_long
 from linbet_jax.simulation.lanes import Lanes, lanes_of
-from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, launch_all, lower, prng_name, threefry_key
+from linbet_jax.simulation.launches import (
+    THREEFRY,
+    Launch,
+    Leaf,
+    launch_all,
+    lower,
+    prng_name,
+    shape_of_set,
+    threefry_key,
+)
 from linbet_jax.simulation.replication import Plan, World
 from linbet_jax.simulation.results import Coverage, Result, ResultList, Trace, unhealthy, warn_of
 from linbet_jax.simulation.runtime import loops_stay_apart
@@ -80,6 +90,7 @@ def _plan(
         dtype=dtype_name,
         on_card=on_card,
         path=bandit.path,
+        ball=None if bandit.norm_ball is None else (bandit.norm_ball[1], bandit.dim),
     )
 
 
@@ -157,7 +168,7 @@ def simulate(
             batch (rbg), only starts it; samplers and a policy's ``select`` are given threefry keys too.
         num_records: R, evenly spaced records (all pulls when R >= T).
         record_at: [R] pulls at which to record instead, increasing, in 1..T; T is added when missing.
-        trace: also return every arm and payoff, [S, T] (memory grows with T).
+        trace: also return every arm and payoff, [S, T] (memory grows with T); on a ball arms are [S, T, d].
         coverage: also return whether the policy's confidence region held theta* (:class:`Coverage`). It changes no
             choice; the policy must have a ``region``.
         dtype: float32 or float64; by default JAX's default float. float64 needs ``jax_enable_x64``.
@@ -385,10 +396,12 @@ def _seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls:
     """Bytes that one replication keeps: its state, a decision set of its own, a trace."""
     cast = jax.tree.map(lambda leaf: _cast(leaf, dtype_name), params)
     size = np.dtype(dtype_name).itemsize
-    arms = jax.ShapeDtypeStruct((bandit.num_arms, bandit.dim), dtype_name)
     own = bandit.changing or bandit.resampling
+    ball = None if bandit.norm_ball is None else (bandit.norm_ball[1], bandit.dim)
+    arms = shape_of_set((bandit.num_arms, bandit.dim), ball, dtype_name)
     held = state_bytes(policy, None if bandit.changing else arms, cast)
-    return held + (size * arms.size if own else 0) + traced_pulls * (size + 4)
+    traced = size + (4 if ball is None else size * bandit.dim)
+    return held + (size * bandit.num_arms * bandit.dim if own else 0) + traced_pulls * traced
 
 
 class _Batch(NamedTuple):
@@ -636,4 +649,8 @@ def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
         return None if value is None else _fit("bandit", np.asarray(value), dtype_name)
 
     gaps = None if bandit.means is None else np.max(bandit.means) - bandit.means
-    return World(law, cast(bandit.arms), cast(bandit.theta_star), cast(bandit.means), cast(gaps))
+    arms = cast(bandit.arms)
+    if bandit.norm_ball is not None:
+        radius, q = bandit.norm_ball
+        arms = Ball(cast(radius), q, bandit.dim)
+    return World(law, arms, cast(bandit.theta_star), cast(bandit.means), cast(gaps))

@@ -67,6 +67,8 @@ def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
         ValueError: arms or theta_star are drawn, and there is no recipe; or the law holds what a later run cannot
             compare.
     """
+    if bandit.norm_ball is not None:
+        recipe = (bandit.norm_ball, recipe)
     if recipe is None and (bandit.arms is None or bandit.theta_star is None):
         raise ValueError(f"{bandit.name} has no fixed instance to hash")
     total = hashlib.sha256()

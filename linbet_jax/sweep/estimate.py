@@ -22,7 +22,8 @@ def seed_seconds(entry: Mapping[str, Any]) -> float:
 
     TOFU with its whole history passes over it at every pull; a policy of one's own is taken for OFUL.
     """
-    arms, dim, horizon = entry["bandit"]["K"], entry["bandit"]["d"], entry["horizon"]
+    dim, horizon = entry["bandit"]["d"], entry["horizon"]
+    arms = entry["bandit"]["K"] or 80 * dim  # a ball's arm costs about as much as the best of so many
     source = entry["source"]["policy"]
     microseconds = pull_microseconds(source, num_arms=arms, dim=dim)
     if source == "tofu" and entry["options"].get("method") == "full":
