@@ -154,6 +154,22 @@ def test_the_search_in_rounds_finds_the_same_center_in_few_rounds(monkeypatch):
     assert np.median(turns) <= 2
 
 
+@pytest.mark.parametrize("form", [medians._center_one_by_one, medians._center_in_rounds])
+def test_the_center_of_numbers_of_which_most_are_equal(form):
+    # In one dimension a compiler makes coordinates anew where they are subtracted, and rounds them once less.
+    numbers = np.random.default_rng(3).normal(size=(16, 2))
+    groups = np.arange(18) % 2 | (np.arange(18) > 15)  # 8 and 10 of 18, the first of the few
+    index, radius = jax.jit(jax.vmap(form, in_axes=(0, None)))(numbers[:, groups, None], np.array([[1.7]]))
+    np.testing.assert_array_equal(index, 1)
+    np.testing.assert_array_equal(radius, 0.0)
+
+
+def test_a_program_for_a_gpu_has_the_stretches_of_one():
+    launch = program("menu", "float64")[1]
+    assert launch.plan.on_card
+    assert launch.plan.epochs_per_stretch == 1  # of more pulls than a stretch is long; on a CPU two
+
+
 def test_words_and_normals_written_out(monkeypatch):
     def drawn(key):
         return words.stream_words(key, 1)(jnp.arange(9)), words.normals(key, 5, "float64")
@@ -168,7 +184,7 @@ def test_words_and_normals_written_out(monkeypatch):
 def as_on_card(monkeypatch):
     """Whatever is traced takes the forms of a GPU; for shapes that no other test traces."""
     plan = simulator._plan
-    monkeypatch.setattr(simulator, "_plan", lambda *arguments: plan(*arguments)._replace(on_card=True))
+    monkeypatch.setattr(simulator, "_plan", lambda *arguments: plan(*arguments[:5], on_card=True))
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *arguments, default, **others: default(*arguments))
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
@@ -148,7 +149,10 @@ def test_it_is_a_value_and_says_what_its_noise_says():
         0.25 * WIDE.central_moment(1.5) + 0.75 * Gaussian().central_moment(1.5)
     )
     assert lb.noise.reveals_scales(WIDE)
-    assert not lb.noise.reveals_scales(mixed)
+    for silent in (mixed, StudentT(2.1), Doubled(StudentT(2.1), 2.0)):
+        assert not lb.noise.reveals_scales(silent)
+        with pytest.raises(ValueError, match=f"law {re.escape(silent.name)}: reveals no scales"):
+            lb.noise.scales(silent, KEY)
 
 
 class Own:

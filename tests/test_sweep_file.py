@@ -777,6 +777,11 @@ WRONG = [
         SMALL.replace("{law", "[{law").replace("3.0}", "[3.0, 4.0]}]") + TOFU,
         "a list of laws holds laws with single values",
     ),
+    (
+        SMALL.replace("{law", "[{law = 'Heteroscedastic', spread = 1, noise = {law").replace("3.0}", "[3, 4]}}]")
+        + TOFU,
+        "a list of laws holds laws with single values",
+    ),
     (SMALL.replace("3.0", "2.0") + TOFU, "sets.small: epsilon must be given for Student t(2)"),
     (
         SMALL.replace("d = 2", "d = 1979-05-27") + TOFU,

@@ -150,9 +150,8 @@ def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array
         return _near_by_rows((points / bound).astype(jnp.float32), 1 + slack)
 
     def step(carry: _Search) -> _Search:
-        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1)).astype(
-            jnp.int32
-        )  # the one with the most others near it
+        most = jnp.argmax(jnp.where(carry.left, carry.counts, -1))  # the one with the most others near it
+        row = most.astype(jnp.int32)
         median = _median_distance(squared_distances(row), row)
         better = median < carry.bound * (1 - slack)
         tie = ~better & (median <= carry.bound * (1 + slack)) & (row < carry.best)
@@ -215,9 +214,9 @@ def _needed(num: int) -> int:
 
 
 def _answer(found: _Search, points: jax.Array, origin: jax.Array) -> tuple[jax.Array, jax.Array]:
-    # A radius of 0 is a majority of equal estimates, and two majorities have one in common.
-    differences = points - points[:, found.best, None]
-    equal = jnp.argmax(jnp.sum(differences * differences, axis=0) == 0)
+    # A radius of 0 is a majority of equal estimates, and two majorities have one in common. A difference might be made
+    # anew of unrounded points, and be 0 nowhere.
+    equal = jnp.argmax(jnp.all(points == points[:, found.best, None], axis=0))
     best = jnp.where(found.bound == 0, equal, found.best)
     of_itself = jnp.sum(points[:, origin])  # 0, or no number where V has no root or no estimate is finite
     return best.astype(jnp.int32), jnp.where(of_itself == 0, found.bound, of_itself - of_itself)

@@ -128,7 +128,13 @@ def reveals_scales(law: Any) -> bool:
 
 
 def scales(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
-    """The scales of `variates` of a law that reveals them, as a function of the same indices: [n] -> [n]."""
+    """The scales of `variates` of a law that reveals them, as a function of the same indices: [n] -> [n].
+
+    Raises:
+        ValueError: for a law that reveals none.
+    """
+    if not reveals_scales(law):
+        raise ValueError(f"law {law.name}: reveals no scales, as noise.Heteroscedastic does")
     reveal = law.scales(key, dtype)
     return lambda indices: _floating(reveal(indices), dtype)
 

@@ -335,9 +335,7 @@ def traced(
         key=jax.random.key(0),
     )
     parts = _parts(batch)
-    launch = _launch(batch, parts, policy)
-    if for_card is not None:
-        launch = launch._replace(plan=launch.plan._replace(on_card=for_card))
+    launch = _launch(batch, parts, policy, not batch.lanes.on_cpu if for_card is None else for_card)
     rows = np.zeros(batch.block * len(batch.lanes.devices), np.int64)
     return lower(launch, parts.arguments(rows, batch)), launch
 
@@ -500,9 +498,9 @@ def _parts(batch: _Batch) -> _Parts:
     )
 
 
-def _launch(batch: _Batch, parts: _Parts, policy: Policy) -> Launch:
+def _launch(batch: _Batch, parts: _Parts, policy: Policy, on_card: bool) -> Launch:
     """The program that plays the batch with this policy, the batch's own or one with larger buffers."""
-    plan = _plan(policy, batch.bandit, batch.horizon, parts.static_law, batch.dtype, not batch.lanes.on_cpu)
+    plan = _plan(policy, batch.bandit, batch.horizon, parts.static_law, batch.dtype, on_card)
     return Launch(
         plan=plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage),
         devices=batch.lanes.devices,
@@ -521,7 +519,7 @@ def _play(batch: _Batch, progress: Progress | None) -> _Played:
     pending = np.arange(rows_seed.size)
     for attempt in range(MAX_ENLARGEMENTS + 1):
         launch_all(
-            _launch(batch, parts, policy),
+            _launch(batch, parts, policy, not batch.lanes.on_cpu),
             batch.lanes.at_once,
             lambda rows: parts.arguments(rows, batch),
             pending,

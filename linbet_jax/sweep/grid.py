@@ -213,11 +213,17 @@ def _axis(path: str, values: list[Any]) -> _Axis:
             if value == other and isinstance(value, bool) == isinstance(other, bool):  # 1 and 1.0 too
                 again = "twice" if repr(value) == repr(other) else f"beside {shown(other)}, which is equal"
                 raise InputError(f"{path}: lists {shown(value)} {again}")
-        single = not isinstance(value, dict) or is_mixture(value) or path.rpartition(".")[2] not in TABLES
-        if not single and any(isinstance(entry, list) for entry in value.values()):
+        if path.rpartition(".")[2] in TABLES and _holds_list(value):
             plural = "paths" if "path" in value else "laws"
             raise InputError(f"{path}[{index}] = {shown(value)}: a list of {plural} holds {plural} with single values")
     return _Axis(path, values)
+
+
+def _holds_list(value: Any) -> bool:
+    """Whether a table, or one within it, holds a list that would multiply the grid."""
+    if not isinstance(value, Mapping) or is_mixture(value):
+        return False
+    return any(isinstance(entry, list) or _holds_list(entry) for entry in value.values())
 
 
 def _filled(values: Mapping[str, Any], chosen: Mapping[str, Any], where: str) -> dict[str, Any]:
