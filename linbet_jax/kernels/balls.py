@@ -71,19 +71,17 @@ class Ball:
         """The largest <x, theta> [] over the arms."""
         return self.radius * _norm(theta, self.q / (self.q - 1))
 
-    def optimistic(self, center: jax.Array, gram_inverse: jax.Array, radius: jax.Array | None) -> jax.Array:
+    def optimistic(self, center: jax.Array, gram_inverse: jax.Array, radius: jax.Array) -> jax.Array:
         """The arm [d] of the largest optimistic index, exactly for q = 2, else over the wider region; O(d^3).
 
         Args:
             center: [d], theta.
             gram_inverse: [d, d], V^-1.
-            radius: [], beta >= 0; None is 0, for less.
+            radius: [], beta >= 0.
 
         Returns:
             [d], of norm R; not finite where an argument is not.
         """
-        if radius is None:
-            return self.best(center)
         if self.q == 2:
             return self.radius * farthest(center, gram_inverse, radius)
         steps = radius * jnp.sqrt(jnp.asarray(self.dim, center.dtype)) * cholesky(gram_inverse).T

@@ -26,9 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
-from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params, flag
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Buffers, Policy, Region, SeesScale
@@ -211,9 +209,7 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     def select(key: jax.Array, state: HeavyOfulState, arms: jax.Array, params: HeavyOfulParams) -> jax.Array:
         del key
         radius = params.radius_scale * _constants(dim, params)[1]
-        if isinstance(arms, Ball):
-            return arms.optimistic(state.center, state.design.inverse, radius)
-        return argmax_index(dot(arms, state.center), design.squared_widths(state.design, arms), radius)
+        return design.optimistic(state.design, arms, state.center, radius, dot)
 
     def update(
         state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: HeavyOfulParams
