@@ -128,9 +128,9 @@ def reveals_scales(law: Any) -> bool:
 
 
 def scales(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
-    """The scales of `variates` of a law that reveals them, as a function of the same indices: [n] -> [n]."""
+    """The scales of `variates` of a law that reveals them, at least 1: a function of the same indices, [n] -> [n]."""
     reveal = law.scales(key, dtype)
-    return lambda indices: _floating(reveal(indices), dtype)
+    return lambda indices: jnp.maximum(_floating(reveal(indices), dtype), 1)
 
 
 def _floating(numbers: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:

@@ -47,7 +47,7 @@ class HeavyOfulParams(NamedTuple):
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
         arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; in the heteroscedastic mode of eta/s, s the scale.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
         epsilon: in (0, 1].
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
         horizon: T, the pulls the parameters were made for.
@@ -226,14 +226,13 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     ) -> HeavyOfulState:
         move, radius = _constants(dim, params)
         cap = theory.hvt_cap(move=move, radius=radius)
-        square = None if scales is None else jnp.maximum(scales[0], 1) ** 2
-        squared_width = design.squared_width(state.design, arms, index)
-        squared_width = squared_width if square is None else squared_width / square
+        square = 1 if scales is None else scales[0] ** 2
+        squared_width = design.squared_width(state.design, arms, index) / square
         wide = squared_width > cap
         weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
         squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # w^2
         level = move * jnp.sqrt((1 + squared) / squared)  # sqrt(weight) h
-        weight = weight if square is None else weight / square
+        weight = weight / square
         feature, payoff = jnp.sqrt(weight) * arms[index], jnp.sqrt(weight) * payoffs[0]
         row = jnp.concatenate([feature, jnp.stack([payoff, level])])
         grown, _ = design.add(state.design, arms, index, weight)

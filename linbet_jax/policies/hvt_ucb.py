@@ -53,9 +53,9 @@ class HvtParams(NamedTuple):
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
         arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; in the heteroscedastic mode of eta/s, s the scale.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
         epsilon: in (0, 1].
-        clip_scale: s, multiplies t0; 1 is the plain form.
+        clip_scale: multiplies t0; 1 is the plain form.
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
         horizon: T, the pulls the parameters were made for.
     """
@@ -117,7 +117,7 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
     def adapt_scaled(
         payoff: jax.Array, value: jax.Array, squared_width: jax.Array, scales: jax.Array, params: HvtParams
     ) -> tuple[jax.Array, jax.Array]:
-        scale = jnp.maximum(scales[0], 1)
+        scale = scales[0]
         square = scale * scale
         observed, weight = adapt(payoff / scale, value / scale, squared_width / square, params)
         return observed * scale, weight / square
