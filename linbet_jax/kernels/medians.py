@@ -150,9 +150,8 @@ def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array
         return _near_by_rows((points / bound).astype(jnp.float32), 1 + slack)
 
     def step(carry: _Search) -> _Search:
-        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1)).astype(
-            jnp.int32
-        )  # the one with the most others near it
+        # The one with the most others near it.
+        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1)).astype(jnp.int32)
         median = _median_distance(squared_distances(row), row)
         better = median < carry.bound * (1 - slack)
         tie = ~better & (median <= carry.bound * (1 + slack)) & (row < carry.best)

@@ -441,7 +441,7 @@ def _check_what_is_played(policy: Any, bandit: Any, coverage: bool) -> None:
     if policy.sees_scales and not reveals_scales(bandit.noise):
         raise ValueError(
             f"bandit={bandit.name}: policy {policy.name} sees the scale of each payoff, and {bandit.noise.name}"
-            " noise reveals none, as noise.Heteroscedastic does"
+            " noise reveals none; noise.Heteroscedastic does"
         )
 
 
