@@ -15,10 +15,10 @@ Other q in (1, inf): over a wider region. The index itself is hard to maximise: 
 V^{-1/2} from l_q to l_2, which is NP-hard to compute for q > 2 (Steinberg, Computation of matrix norms with
 applications to robust optimization, M.Sc. thesis, Technion 2005), and for q = 4/3 as the norm from l_2 to l_4 of its
 transpose (Barak, Brandao, Harrow, Kelner, Steurer, Zhou, STOC 2012); no fast way is known for other q below 2. The
-ellipsoid is replaced by the cross-polytope with the 2 d vertices theta +- beta sqrt(d) L e_i, L L^T = V^-1, which holds it since ||z||_1 is at most
-sqrt(d) ||z||_2: the region of ConfidenceBall_1 (Dani, Hayes, Kakade, COLT 2008) with Cholesky's L for the symmetric
-root. A norm is largest at a vertex, so that the choice over this region is exact, O(d^3), and optimistic; its regret
-bound is sqrt(d) larger.
+ellipsoid is replaced by the cross-polytope with the 2 d vertices theta +- beta sqrt(d) L e_i, L L^T = V^-1, which holds
+it since ||z||_1 is at most sqrt(d) ||z||_2: the region of ConfidenceBall_1 (Dani, Hayes, Kakade, COLT 2008) with
+Cholesky's L for the symmetric root. A norm is largest at a vertex, so that the choice over this region is exact,
+O(d^3), and optimistic; its regret bound is sqrt(d) larger.
 """
 
 from __future__ import annotations
