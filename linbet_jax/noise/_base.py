@@ -122,7 +122,7 @@ def variates(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callab
 
 
 def reveals_scales(law: Any) -> bool:
-    """Whether a law reveals the scale of each payoff: not where a subclass draws in another way since."""
+    """Whether a law reveals the scale of each payoff; a subclass that only draws in another way does not."""
     drawn = min(_depth(law, member) for member in ("standard", "stream", "transform"))
     return hasattr(law, "scales") and _depth(law, "scales") <= drawn
 

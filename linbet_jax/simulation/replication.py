@@ -326,7 +326,7 @@ def _index(arms: Any, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(bad, 0, choice).astype(jnp.int32), bad
 
 
-_UNROLLED = 5  # turns of the scan in one of its loop on a GPU: kernels of neighbours merge; more win little
+_UNROLLED = 5  # turns that the scan's loop takes at once on a GPU: kernels of neighbours merge; more win little
 _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a block of 16 seeds
 _VECTOR = 8  # what is left of a row after whole vectors would be drawn one by one
 
