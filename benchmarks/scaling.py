@@ -1,6 +1,6 @@
 """How time grows with the horizon, the seeds, the arms, the dimension and the cores: exponents and log-log pictures.
 
-One core plays all but the last, whose processor time is told; runs on several cores are told in wall time.
+Along the cores the time is wall time; along the others, which one core plays, it is processor time.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ def measure(
 ) -> Iterator[Measurement]:
     """Seconds of whole runs along every axis, and their fitted exponents; `cores` are those that may be used."""
     for axis in AXES:
-        if axis == "cores":
-            continue
         for policy in _POLICIES:
-            yield from _along(axis, policy, quick, say)
-    if len(cores) > 1:
-        for policy in _POLICIES:
-            yield from _over_cores(policy, cores, quick, say)
+            if axis != "cores":
+                yield from _along(axis, policy, quick, say)
+            elif len(cores) > 1:
+                yield from _over_cores(policy, cores, quick, say)
     # The full pass at every round: quadratic in T.
     horizons = (500, 1_000, 2_000) if quick else (1_000, 3_000, 10_000, 30_000)
     samples = []

@@ -39,11 +39,7 @@ def cases(dim):
     first = np.ones(dim) / np.sqrt(dim)
     yield np.zeros(dim), plain, 1.0  # before the first pull
     yield np.zeros(dim), 1e-4 * plain, 1.0
-    yield (
-        0.2 * first,
-        plain - 0.5 * np.outer(first, first),
-        1.0,
-    )  # after it: theta is across the widest
+    yield 0.2 * first, plain - 0.5 * np.outer(first, first), 1.0  # after it: theta is across the widest
     yield 5.0 * first, plain - 0.5 * np.outer(first, first), 1.0  # far enough to be no hard case
     yield 0.2 * plain[0], np.diag(np.linspace(0.1, 1.0, dim)), 1.0
     yield 0.2 * plain[-1], np.diag(np.linspace(0.1, 1.0, dim)), 1.0

@@ -191,6 +191,12 @@ def test_a_bandit_says_the_moment_over_the_scale_where_its_law_does():
     assert problem(Doubled(StudentT(2.1), 2.0)).unit_moment_bound is None
     assert OWN.unit_moment_bound == math.inf
 
+    class Small(Own):
+        def scales(self, key, dtype=None):
+            return lambda indices: jnp.where(indices < 2, 0.5, 3.0)
+
+    np.testing.assert_array_equal(lb.noise.scales(Small(), KEY)(jnp.arange(4)), [1.0, 1.0, 3.0, 3.0])  # 1 at least
+
     class Ragged(Own):
         def scales(self, key, dtype=None):
             return lambda indices: jnp.ones(2)
@@ -390,7 +396,7 @@ def test_the_unit_of_the_payoffs_does_not_matter():
 def test_one_payoff_moves_the_estimate_by_t0_at_most_whatever_its_scale():
     arms, random = np.concatenate([ARMS[:-1], np.zeros((1, 4))]), np.random.default_rng(5)
     indices, scales = random.integers(0, 12, size=len(PAYOFFS)), 10.0 ** random.uniform(0.0, 2.0, len(PAYOFFS))
-    indices[:3], scales[5:8] = (0, 1, 11), (0.01, 1.0, 1e30)  # an arm of zeros; less than 1, 1, and what tells nothing
+    indices[:3], scales[5:7] = (0, 1, 11), (1.0, 1e30)  # an arm of zeros; 1, and what tells nothing
     update = None
     for no_cap in (True, False):
         known = {"heteroscedastic": True, "no_cap": no_cap, "ridge": 0.1}
@@ -405,9 +411,9 @@ def test_one_payoff_moves_the_estimate_by_t0_at_most_whatever_its_scale():
             gram = float(params.ridge) * np.eye(4) + arms.T @ np.diag(state.design.counts) @ arms
             after, entered = np.linalg.solve(gram, state.moments), np.asarray(state.design.counts) - counts
             moves.append(math.sqrt((after - before) @ gram @ (after - before)))
-            most = min(1.0 / max(scale, 1.0) ** 2, facts["cap"] / width if width else math.inf)
+            most = min(1.0 / scale**2, facts["cap"] / width if width else math.inf)
             assert entered[index] == pytest.approx(most, rel=1e-7, abs=1e-12)
-            weights.append(entered[index] * max(scale, 1.0) ** 2)
+            weights.append(entered[index] * scale**2)
             assert bool(policy.finite(state))
             before, counts = after, counts + entered
         assert max(moves) == pytest.approx(facts["t0"], rel=1e-9)

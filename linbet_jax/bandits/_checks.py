@@ -232,7 +232,10 @@ def moment_bounds(
 ) -> tuple[float, float, float]:
     """The two moment bounds over the means from end to end, as given or from the law, and the standard deviation.
 
-    Means at the ends are met, so that a bound that is given must hold there.
+    Means at the ends are met.
+
+    Raises:
+        ValueError: for a bound that is given and does not hold at the ends.
     """
     *known, std = moments(law, order, *ends.tolist())
     bounds = []
@@ -243,9 +246,13 @@ def moment_bounds(
     return bounds[0], bounds[1], std
 
 
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def norm_order(q: Any) -> float:
     """q of a norm whose unit ball is no list of arms."""
-    if isinstance(q, (int, float, np.integer, np.floating)) and not isinstance(q, bool) and 1.0 < q < math.inf:
+    if _is_real(q) and 1.0 < q < math.inf:
         return float(q)
     lists = "datasets.cross_polytope gives the arms of q = 1, datasets.box those of q = inf"
     raise ValueError(f"q must satisfy 1 < q < inf ({lists}), got {q!r}")
@@ -261,8 +268,7 @@ def integer(field: str, value: Any, low: int, high: int | None) -> int:
 
 
 def positive(field: str, value: Any) -> float:
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not real or not 0.0 < float(value) < math.inf:
+    if not _is_real(value) or not 0.0 < float(value) < math.inf:
         raise ValueError(f"{field} must satisfy 0 < {field} < inf, got {value!r}")
     return float(value)
 

@@ -37,9 +37,9 @@ _ENTRIES = 2**24
 _PULLS = 4  # of one key that are checked
 
 
-@dataclasses.dataclass(frozen=True, init=False, eq=False)
+@dataclasses.dataclass(frozen=True, init=False, eq=False, kw_only=True)
 class LinearBandit:
-    """A linear bandit problem: fixed arms, changing decision sets, or a fresh instance in every replication.
+    """A linear bandit problem: fixed arms, changing decision sets, a fresh instance in every replication, or a ball.
 
     Build fixed arms with the constructor, the others with `changing_sets`, `from_contexts`, `resampled` and `ball`.
     Instances are immutable, compare and hash by value (functions by identity).
@@ -69,8 +69,8 @@ class LinearBandit:
         norm_ball: with a ball ||x||_q <= R, the pair (R, q).
     """
 
-    arms: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
-    theta_star: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
+    arms: npt.NDArray[np.float64] | None = dataclasses.field(default=None, repr=False)
+    theta_star: npt.NDArray[np.float64] | None = dataclasses.field(default=None, repr=False)
     noise: PayoffLaw
     epsilon: float
     raw_moment_bound: float
@@ -80,12 +80,12 @@ class LinearBandit:
     mean_bound: float
     noise_std: float
     name: str
-    means: npt.NDArray[np.float64] | None = dataclasses.field(repr=False)
+    means: npt.NDArray[np.float64] | None = dataclasses.field(default=None, repr=False)
     num_arms: int
     dim: int
-    best_mean: float | None
-    sampler: Sampler | None = dataclasses.field(repr=False)
-    generator: Generator | None = dataclasses.field(repr=False)
+    best_mean: float | None = None
+    sampler: Sampler | None = dataclasses.field(default=None, repr=False)
+    generator: Generator | None = dataclasses.field(default=None, repr=False)
     path: Sampler | None = dataclasses.field(default=None, repr=False)
     norm_ball: tuple[float, float] | None = None
 
@@ -151,8 +151,6 @@ class LinearBandit:
             num_arms=matrix.shape[0],
             dim=matrix.shape[1],
             best_mean=float(np.max(means)),
-            sampler=None,
-            generator=None,
         )
 
     @classmethod
@@ -203,7 +201,6 @@ class LinearBandit:
         largest = diameter * norm if mean_bound is None else _checks.nonnegative("mean_bound", mean_bound)
         raw, central, std = _checks.moments(law, order, -largest, largest)
         bandit = cls._make(
-            arms=None,
             theta_star=theta,
             noise=law,
             epsilon=epsilon,
@@ -214,12 +211,9 @@ class LinearBandit:
             mean_bound=largest,
             noise_std=std,
             name=_checks.name(name),
-            means=None,
             num_arms=shape[0],
             dim=shape[1],
-            best_mean=None,
             sampler=sampler,
-            generator=None,
         )
 
         def draw(number: int) -> tuple[Any, Any]:
@@ -352,8 +346,6 @@ class LinearBandit:
                 "best_mean or mean_bound must be given unless raw_moment_bound and central_moment_bound both are"
             )
         bandit = cls._make(
-            arms=None,
-            theta_star=None,
             noise=law,
             epsilon=epsilon,
             raw_moment_bound=_checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
@@ -363,11 +355,9 @@ class LinearBandit:
             mean_bound=largest,
             noise_std=std,
             name=_checks.name(name),
-            means=None,
             num_arms=arms[0],
             dim=arms[1],
             best_mean=best_mean,
-            sampler=None,
             generator=generator,
         )
         function, numbers = generator, ()
@@ -426,7 +416,6 @@ class LinearBandit:
         epsilon = _checks.epsilon(epsilon, law)
         raw, central, std = _checks.moment_bounds(law, 1.0 + epsilon, ends, raw_moment_bound, central_moment_bound)
         return cls._make(
-            arms=None,
             theta_star=theta,
             noise=law,
             epsilon=epsilon,
@@ -437,12 +426,9 @@ class LinearBandit:
             mean_bound=best,
             noise_std=std,
             name=_checks.name(name),
-            means=None,
             num_arms=0,
             dim=theta.size,
             best_mean=best,
-            sampler=None,
-            generator=None,
             norm_ball=(size, power),
         )
 

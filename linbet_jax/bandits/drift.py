@@ -67,7 +67,6 @@ def drifting(
     raw, central, std = _checks.moments(law, 1.0 + bandit.epsilon, -largest, largest)
     moved = LinearBandit._make(
         arms=arms,
-        theta_star=None,
         noise=law,
         epsilon=bandit.epsilon,
         raw_moment_bound=_checks.bound("raw_moment_bound", raw_moment_bound, raw, declared=True),
@@ -77,12 +76,8 @@ def drifting(
         mean_bound=largest,
         noise_std=std,
         name=_checks.name(f"drifting {bandit.name}" if name is None else name),
-        means=None,
         num_arms=bandit.num_arms,
         dim=bandit.dim,
-        best_mean=None,
-        sampler=None,
-        generator=None,
         path=path,
     )
 

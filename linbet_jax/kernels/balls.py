@@ -11,13 +11,14 @@ Sci. Stat. Comput. 1983). M is made tridiagonal once, O(d^3); the steps for m an
 against an eigendecomposition on problems made to be hard, d = 2 to 80, the index is within rounding of the largest in
 99 of 100, and in all of them within what ties anyway: 1e-10 in float64 and 5e-5 in float32, relative.
 
-Other q in (1, inf): over a wider region. The index itself is hard to maximise: with theta = 0 it is a norm of V^{-1/2}
-from l_q to l_2, which is NP-hard to compute for q > 2 (Steinberg 2005), and for q = 4/3 as the norm from l_2 to l_4 of
-its transpose (Barak, Brandao, Harrow, Kelner, Steurer, Zhou, STOC 2012). The ellipsoid is replaced by the
-cross-polytope with the 2 d vertices theta +- beta sqrt(d) L e_i, L L^T = V^-1, which holds it since ||z||_1 is at most
-sqrt(d) ||z||_2: the region of ConfidenceBall_1 (Dani, Hayes, Kakade, COLT 2008) with Cholesky's L for the symmetric
-root. A norm is largest at a vertex, so that the choice over this region is exact, O(d^3), and optimistic; its regret
-bound is sqrt(d) larger.
+Other q in (1, inf): over a wider region. The index itself is hard to maximise: with theta = 0 its maximum is a norm of
+V^{-1/2} from l_q to l_2, which is NP-hard to compute for q > 2 (Steinberg, Computation of matrix norms with
+applications to robust optimization, M.Sc. thesis, Technion 2005), and for q = 4/3 as the norm from l_2 to l_4 of its
+transpose (Barak, Brandao, Harrow, Kelner, Steurer, Zhou, STOC 2012); no fast way is known for other q below 2. The
+ellipsoid is replaced by the cross-polytope with the 2 d vertices theta +- beta sqrt(d) L e_i, L L^T = V^-1, which holds
+it since ||z||_1 is at most sqrt(d) ||z||_2: the region of ConfidenceBall_1 (Dani, Hayes, Kakade, COLT 2008) with
+Cholesky's L for the symmetric root. A norm is largest at a vertex, so that the choice over this region is exact,
+O(d^3), and optimistic; its regret bound is sqrt(d) larger.
 """
 
 from __future__ import annotations
@@ -71,19 +72,17 @@ class Ball:
         """The largest <x, theta> [] over the arms."""
         return self.radius * _norm(theta, self.q / (self.q - 1))
 
-    def optimistic(self, center: jax.Array, gram_inverse: jax.Array, radius: jax.Array | None) -> jax.Array:
+    def optimistic(self, center: jax.Array, gram_inverse: jax.Array, radius: jax.Array) -> jax.Array:
         """The arm [d] of the largest optimistic index, exactly for q = 2, else over the wider region; O(d^3).
 
         Args:
             center: [d], theta.
             gram_inverse: [d, d], V^-1.
-            radius: [], beta >= 0; None is 0, for less.
+            radius: [], beta >= 0.
 
         Returns:
             [d], of norm R; not finite where an argument is not.
         """
-        if radius is None:
-            return self.best(center)
         if self.q == 2:
             return self.radius * farthest(center, gram_inverse, radius)
         steps = radius * jnp.sqrt(jnp.asarray(self.dim, center.dtype)) * cholesky(gram_inverse).T
@@ -253,9 +252,9 @@ def _tridiagonal(matrix: jax.Array, vectors: jax.Array) -> tuple[_Tridiagonal, j
 def _largest_eigenpair(form: _Tridiagonal, towards: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The largest eigenvalue m [] and an eigenvector [d] of norm 1: the one nearest to a vector, if it has a near one.
 
-    Noda's iteration (Numer. Math. 1971): v > 0 and w = (lambda I - T)^-1 v give m <= max_i (T w)_i / w_i < lambda,
-    since T has no negative entry (Collatz and Wielandt), and the bounds fall to m quadratically. Nor has the
-    eigenvector a negative entry: no start is orthogonal to it.
+    Noda's iteration (Numer. Math. 17, 1971): v > 0 and w = (lambda I - T)^-1 v give m <= max_i (T w)_i / w_i < lambda,
+    since T has no negative entry (Collatz and Wielandt), and the bounds fall to m, quadratically at the end (Elsner,
+    Linear Algebra Appl. 15, 1976). Nor has the eigenvector a negative entry: no start is orthogonal to it.
     """
     above = 1 + _OFFSET * jnp.finfo(form.diagonal.dtype).eps
 

@@ -150,8 +150,8 @@ def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array
         return _near_by_rows((points / bound).astype(jnp.float32), 1 + slack)
 
     def step(carry: _Search) -> _Search:
-        most = jnp.argmax(jnp.where(carry.left, carry.counts, -1))  # the one with the most others near it
-        row = most.astype(jnp.int32)
+        # The one with the most others near it.
+        row = jnp.argmax(jnp.where(carry.left, carry.counts, -1)).astype(jnp.int32)
         median = _median_distance(squared_distances(row), row)
         better = median < carry.bound * (1 - slack)
         tie = ~better & (median <= carry.bound * (1 + slack)) & (row < carry.best)
@@ -164,7 +164,8 @@ def _center_one_by_one(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array
 
     from_middle, there = _from_middle(points)
     first = jnp.where(there, jnp.argmin(from_middle), origin).astype(jnp.int32)
-    start = _Search(first, jnp.full_like(from_middle[0], jnp.inf), rows >= 0, jnp.int32(num) + (rows == first))
+    counts = jnp.int32(num) + (rows == first)  # so that the search begins with `first`
+    start = _Search(first, jnp.full_like(from_middle[0], jnp.inf), rows >= 0, counts)
     found = jax.lax.while_loop(lambda carry: jnp.any(carry.left), step, start)
     return _answer(found, points, origin)
 

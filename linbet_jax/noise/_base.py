@@ -122,21 +122,21 @@ def variates(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callab
 
 
 def reveals_scales(law: Any) -> bool:
-    """Whether a law reveals the scale of each payoff: not where a subclass draws in another way since."""
+    """Whether a law reveals the scale of each payoff; a subclass that only draws in another way does not."""
     drawn = min(_depth(law, member) for member in ("standard", "stream", "transform"))
     return hasattr(law, "scales") and _depth(law, "scales") <= drawn
 
 
 def scales(law: Any, key: jax.Array, dtype: DTypeLike | None = None) -> Callable[[jax.Array], jax.Array]:
-    """The scales of `variates` of a law that reveals them, as a function of the same indices: [n] -> [n].
+    """The scales of `variates` of a law that reveals them, at least 1: a function of the same indices, [n] -> [n].
 
     Raises:
         ValueError: for a law that reveals none.
     """
     if not reveals_scales(law):
-        raise ValueError(f"law {law.name}: reveals no scales, as noise.Heteroscedastic does")
+        raise ValueError(f"law {law.name}: reveals no scales; noise.Heteroscedastic is one that does")
     reveal = law.scales(key, dtype)
-    return lambda indices: _floating(reveal(indices), dtype)
+    return lambda indices: jnp.maximum(_floating(reveal(indices), dtype), 1)
 
 
 def _floating(numbers: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:

@@ -31,8 +31,8 @@ def integrate(function: Callable[[Array], Array], low: float, high: float, kink:
 def over_uniform(function: Callable[[Array, Array], npt.ArrayLike], values: npt.ArrayLike, panels: int) -> Array:
     """E function(value, U) for U uniform on (0, 1), elementwise in the values.
 
-    Gauss-Legendre on so many panels (at least one), each halved, 40 times at most, while its halves sum to another
-    number: of any function that is smooth but for a few places, which may differ from value to value.
+    Gauss-Legendre on so many panels (at least one); a panel whose halves sum to another number is halved, 40 times at
+    most. The function may be rough in a few places, which may differ from value to value.
 
     Args:
         function: (values [n, 1], U [n, 24]) -> [n, 24].

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 
 from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, compensated, dot, rank_one_inverse, sweep_inverse
-from linbet_jax.kernels.selection import squared_widths
+from linbet_jax.kernels.selection import argmax_index, squared_widths, values_of
 
 __all__ = ["AnySets", "Design", "FixedSet", "design_of"]
 
@@ -112,6 +113,27 @@ class Design(abc.ABC):
     @abc.abstractmethod
     def value(self, image: jax.Array, arms: jax.Array, index: jax.Array) -> jax.Array:
         """<x, theta> [] for x = arms[index], from the image of theta."""
+
+    def optimistic(
+        self,
+        state: Any,
+        arms: Any,
+        center: jax.Array,
+        radius: jax.Array,
+        values: Callable[[jax.Array, jax.Array], jax.Array] = values_of,
+    ) -> jax.Array:
+        """The arm of the largest <x, theta> + radius * width: its index [] int32, on a ball the arm [d] itself.
+
+        Args:
+            state: of this design.
+            arms: [K, d], or a `Ball`.
+            center: theta [d], or what `values` takes in its place.
+            radius: [], beta >= 0.
+            values: (arms [K, d], center) -> <x, theta> of every arm, [K].
+        """
+        if isinstance(arms, Ball):
+            return arms.optimistic(center, state.inverse, radius)
+        return argmax_index(values(arms, center), self.squared_widths(state, arms), radius)
 
 
 class AnySetsState(NamedTuple):

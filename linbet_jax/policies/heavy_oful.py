@@ -26,9 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
-from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params, flag
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Buffers, Policy, Region, SeesScale
@@ -49,7 +47,7 @@ class HeavyOfulParams(NamedTuple):
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
         arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; in the heteroscedastic mode of eta/s, s the scale.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
         epsilon: in (0, 1].
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
         horizon: T, the pulls the parameters were made for.
@@ -211,9 +209,7 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     def select(key: jax.Array, state: HeavyOfulState, arms: jax.Array, params: HeavyOfulParams) -> jax.Array:
         del key
         radius = params.radius_scale * _constants(dim, params)[1]
-        if isinstance(arms, Ball):
-            return arms.optimistic(state.center, state.design.inverse, radius)
-        return argmax_index(dot(arms, state.center), design.squared_widths(state.design, arms), radius)
+        return design.optimistic(state.design, arms, state.center, radius, dot)
 
     def update(
         state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: HeavyOfulParams
@@ -230,14 +226,13 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     ) -> HeavyOfulState:
         move, radius = _constants(dim, params)
         cap = theory.hvt_cap(move=move, radius=radius)
-        square = None if scales is None else jnp.maximum(scales[0], 1) ** 2
-        squared_width = design.squared_width(state.design, arms, index)
-        squared_width = squared_width if square is None else squared_width / square
+        square = 1 if scales is None else scales[0] ** 2
+        squared_width = design.squared_width(state.design, arms, index) / square
         wide = squared_width > cap
         weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
-        squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # w^2
+        squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # u^2
         level = move * jnp.sqrt((1 + squared) / squared)  # sqrt(weight) h
-        weight = weight if square is None else weight / square
+        weight = weight / square
         feature, payoff = jnp.sqrt(weight) * arms[index], jnp.sqrt(weight) * payoffs[0]
         row = jnp.concatenate([feature, jnp.stack([payoff, level])])
         grown, _ = design.add(state.design, arms, index, weight)

@@ -14,11 +14,11 @@ and the cap as they are. The proof is the one of the plain form, derived here:
   x_t and s_t before y_t; so a scale that is revealed after the choice may depend on the arm and on the past, but the
   noise must have a mean of 0 and its bound given the scale;
 * the pairs' noise is xi = eta/s, E|xi|^p <= c: clipping it at tau = t0/sqrt(v) costs the same bias, variance and
-  range, with w^2 = w ||x||^2, v = w^2/(1 + w^2);
+  range, with u^2 = w ||x||^2, v = u^2/(1 + u^2);
 * sum v <= k = d ln(1 + T D^2/(lambda d)), since x/s is no longer than x: t0 and beta stay those of noise of scale 1.
 
 The index <x, theta> + beta ||x|| is that of the arms themselves, which are chosen before their scale is known. A pull
-whose weight is not capped costs at most 2 beta ||x|| = 2 beta s w, all of them 2 beta sqrt((1 + cap) k sum s_t^2); of
+whose weight is not capped costs at most 2 beta ||x|| = 2 beta s u, all of them 2 beta sqrt((1 + cap) k sum s_t^2); of
 the others there are at most k (1 + cap)/cap. (For scales that are drawn independently V grows by E s^-2 a pull, more
 than the 1/E s^2 that this bound counts.) With all scales 1 this is the plain form. In the papers' form V and lambda
 are these over c^{2/p}, sigma = c^{1/p} / sqrt(w) and sigma_min = c^{1/p}: lambda changes with the unit of the payoffs
@@ -53,9 +53,9 @@ class HvtParams(NamedTuple):
         delta: failure probability in (0, 1).
         theta_norm: S >= ||theta*||.
         arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; in the heteroscedastic mode of eta/s, s the scale.
+        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
         epsilon: in (0, 1].
-        clip_scale: s, multiplies t0; 1 is the plain form.
+        clip_scale: multiplies t0; 1 is the plain form.
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
         horizon: T, the pulls the parameters were made for.
     """
@@ -109,15 +109,15 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
         cap = theory.hvt_cap(move=move, radius=_radius(move, params))
         wide = squared_width > cap
         weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
-        squared = weight * squared_width  # w^2
-        # h = t0 sqrt((1 + w^2) / w^2) / sqrt(weight), large and finite for x = 0
+        squared = weight * squared_width  # u^2
+        # h = t0 sqrt((1 + u^2) / u^2) / sqrt(weight), large and finite for x = 0
         level = move * jnp.sqrt((1 + squared) / jnp.maximum(weight * squared, jnp.finfo(payoff.dtype).tiny))
         return value + jnp.clip(payoff - value, -level, level), weight
 
     def adapt_scaled(
         payoff: jax.Array, value: jax.Array, squared_width: jax.Array, scales: jax.Array, params: HvtParams
     ) -> tuple[jax.Array, jax.Array]:
-        scale = jnp.maximum(scales[0], 1)
+        scale = scales[0]
         square = scale * scale
         observed, weight = adapt(payoff / scale, value / scale, squared_width / square, params)
         return observed * scale, weight / square

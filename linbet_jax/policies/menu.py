@@ -9,10 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
-from linbet_jax.kernels.selection import argmax_index, values_of
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Policy, Region
@@ -84,11 +82,7 @@ def menu(design: Design, *, groups: int) -> Policy:
 
     def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
         del key
-        if isinstance(arms, Ball):
-            return arms.optimistic(state.center, state.design.inverse, beta(state, params))
-        return argmax_index(
-            values_of(arms, state.center), design.squared_widths(state.design, arms), beta(state, params)
-        )
+        return design.optimistic(state.design, arms, state.center, beta(state, params))
 
     def update(
         state: MenuState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: MenuParams

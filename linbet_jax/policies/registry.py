@@ -128,7 +128,7 @@ class Setup(NamedTuple):
         if unit is None:
             raise ValueError(
                 f"heteroscedastic=True: {policy} then sees the scale of each payoff, and this bandit's noise reveals"
-                " none, as noise.Heteroscedastic does"
+                " none; noise.Heteroscedastic does"
             )
         if given is None and unit == math.inf:
             raise ValueError(

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import compensated, dot
-from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Policy, Region, SeesScale
@@ -90,20 +89,22 @@ def ridge_policy(
 
     def select(key: jax.Array, state: RidgeState, arms: jax.Array, params: Any) -> jax.Array:
         del key
-        if isinstance(arms, Ball):
-            bonus = None if radius is None else beta(state, params)
-            return arms.optimistic(state.image, state.design.inverse, bonus)
-        values = design.values(state.image, arms)
-        return argmax_index(values, design.squared_widths(state.design, arms), beta(state, params))
+        if radius is None and isinstance(arms, Ball):
+            return arms.best(state.image)  # O(d)
+
+        def values(arms: jax.Array, image: jax.Array) -> jax.Array:
+            return design.values(image, arms)
+
+        return design.optimistic(state.design, arms, state.image, beta(state, params), values)
 
     function: Any = adapt.function if isinstance(adapt, SeesScale) else adapt
 
-    def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, *told: Any) -> RidgeState:
-        updates = state.updates + 1  # told: the parameters, before them the scales where they are seen
-        observed, weight = observe(payoffs, updates, told[-1]), None
+    def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, *rest: Any) -> RidgeState:
+        updates = state.updates + 1  # rest: the parameters, before them the scales where they are seen
+        observed, weight = observe(payoffs, updates, rest[-1]), None
         value = design.value(state.image, arms, index)
         if adapt is not None:
-            observed, weight = function(observed, value, design.squared_width(state.design, arms, index), *told)
+            observed, weight = function(observed, value, design.squared_width(state.design, arms, index), *rest)
         grown, step = design.add(state.design, arms, index, weight)
         image = state.image + step * (observed - value)
         term = arms[index] * (observed if weight is None else weight * observed)

@@ -140,14 +140,18 @@ def gradient(
         theta = jnp.zeros(design.dim, params.ridge.dtype)
         return SgdState(theta, step_of(params).init(theta), design.init(arms, params.ridge) if widths else None)
 
-    def select(key: jax.Array, state: SgdState, arms: jax.Array, params: Any) -> jax.Array:
-        if isinstance(arms, Ball):
-            return _on_ball(key, state, arms, params.radius_scale * params.exploration)
+    def values_of(arms: jax.Array, theta: jax.Array) -> jax.Array:
         fixed = isinstance(design, FixedSet)
-        values = combined(jax.lax.optimization_barrier(arms.T), state.theta) if fixed else dot(arms, state.theta)
+        return combined(jax.lax.optimization_barrier(arms.T), theta) if fixed else dot(arms, theta)
+
+    def select(key: jax.Array, state: SgdState, arms: jax.Array, params: Any) -> jax.Array:
         amount = params.radius_scale * params.exploration
         if widths:
-            return argmax_index(values, design.squared_widths(state.design, arms), amount)
+            return design.optimistic(state.design, arms, state.theta, amount, values_of)
+        if isinstance(arms, Ball):
+            explore = jax.random.uniform(jax.random.fold_in(key, 1), (), jnp.float32) < amount
+            return jnp.where(explore, arms.drawn(key), arms.best(state.theta))
+        values = values_of(arms, state.theta)
         best = argmax_index(values, jnp.zeros_like(values), jnp.zeros((), values.dtype))
         coin, place = jax.random.uniform(key, (2,), jnp.float32)  # the same draws in both dtypes
         other = jnp.minimum((place * arms.shape[0]).astype(jnp.int32), arms.shape[0] - 1)
@@ -175,13 +179,6 @@ def gradient(
         finite=lambda state: jnp.isfinite(jnp.sum(state.theta)),
         about=About(check=check_params),
     )
-
-
-def _on_ball(key: jax.Array, state: SgdState, arms: Ball, amount: jax.Array) -> jax.Array:
-    if state.design is not None:
-        return arms.optimistic(state.theta, state.design.inverse, amount)
-    explore = jax.random.uniform(jax.random.fold_in(key, 1), (), jnp.float32) < amount
-    return jnp.where(explore, arms.drawn(key), arms.best(state.theta))
 
 
 @register(

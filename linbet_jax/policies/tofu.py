@@ -12,9 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from linbet_jax import theory
-from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import cholesky, dot, lower_inverse, rank_one_lower_inverse
-from linbet_jax.kernels.selection import argmax_index, values_of
 from linbet_jax.kernels.truncation import (
     DoubtfulState,
     doubtful_init,
@@ -260,10 +258,7 @@ def _policy(parts: _Parts, **own: Any) -> Policy:
 
     def select(key: jax.Array, state: Any, arms: jax.Array, params: TofuParams) -> jax.Array:
         del key
-        if isinstance(arms, Ball):
-            return arms.optimistic(state.center, state.design.inverse, parts.radius(state.pulls, params))
-        widths = design.squared_widths(state.design, arms)
-        return argmax_index(values_of(arms, state.center), widths, parts.radius(state.pulls, params))
+        return design.optimistic(state.design, arms, state.center, parts.radius(state.pulls, params))
 
     def region(state: Any, arms: Arms, params: TofuParams) -> Region:
         norm = functools.partial(design.norm, state.design, arms, params.ridge)

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.policies.policy import state_bytes
 from linbet_jax.simulation.checks import x64_enabled
@@ -43,7 +42,7 @@ class Launch(NamedTuple):
     block_size: int
     treedef: Any  # of the parameters
     batched: tuple[bool, ...]  # which leaves of the parameters differ between replications
-    set_shape: tuple[int, int]  # K and d
+    arms: Any  # shape [K, d] and dtype of a decision set, or a `Ball` of such
 
     def check(self, varying: list[Any], shared: list[Any]) -> None:
         """Raise a ValueError where the policy's functions do not fit what this launch will call them with."""
@@ -66,15 +65,7 @@ class Launch(NamedTuple):
         own, common = iter(varying), iter(shared)
         leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
-        arms = shape_of_set(self.set_shape, self.plan.ball, self.plan.dtype)
-        return jax.tree.unflatten(self.treedef, shapes), arms
-
-
-def shape_of_set(shape: tuple[int, int], ball: tuple[float, int] | None, dtype: str) -> Any:
-    """A decision set without its numbers: arms [K, d], or a ball of this q and d."""
-    if ball is None:
-        return jax.ShapeDtypeStruct(shape, dtype)
-    return Ball(jax.ShapeDtypeStruct((), dtype), *ball)  # type: ignore[arg-type]
+        return jax.tree.unflatten(self.treedef, shapes), self.arms
 
 
 def _run_blocks(

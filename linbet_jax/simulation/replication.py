@@ -43,7 +43,6 @@ class Plan(NamedTuple):
     dtype: str
     on_card: bool = False  # whether a GPU plays it: fewer kernels, and no branch that its host must wait for
     path: Any = None  # (key, pull) -> theta* [d], of a theta* that moves
-    ball: tuple[float, int] | None = None  # q and d where the arms are a ball ||x||_q <= R
 
     @property
     def width(self) -> int:
@@ -126,7 +125,8 @@ def replicate(
     state = policy.init(run.arms, run.params)
     coverage = (jnp.zeros((), jnp.int32), zero) if plan.coverage else None
     padded = -(-plan.trace_pulls // width) * width
-    played = jnp.zeros(padded, jnp.int32) if plan.ball is None else jnp.zeros((padded, plan.ball[1]), dtype)
+    ball = world.arms if isinstance(world.arms, Ball) else None
+    played = jnp.zeros(padded, jnp.int32) if ball is None else jnp.zeros((padded, ball.dim), dtype)
     trace = (played, jnp.zeros(padded, dtype)) if plan.trace_pulls else None
     nothing = jnp.zeros(rounds.shape, dtype)
     start = (
@@ -167,7 +167,7 @@ def _begin(plan: Plan, seed_key: jax.Array, params: Any, world: World, law: Any,
 
         return _Run(plan, law, None, world.theta_star, params, changing_set, choice_key, horizon)
     arms, theta_star, means, gaps = world.arms, world.theta_star, world.means, world.gaps
-    if plan.ball is not None:
+    if isinstance(arms, Ball):
         best = arms.support(theta_star)
         means = _Function(lambda arm: dot(arm, theta_star))
         gaps = _Function(lambda arm: jnp.maximum(best - dot(arm, theta_star), 0))
@@ -326,7 +326,7 @@ def _index(arms: Any, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(bad, 0, choice).astype(jnp.int32), bad
 
 
-_UNROLLED = 5  # turns of the scan in one of its loop on a GPU: kernels of neighbours merge; more win little
+_UNROLLED = 5  # turns that the scan's loop takes at once on a GPU: kernels of neighbours merge; more win little
 _DRAWN_AT_ONCE = 64  # variates: their words stay in the first cache, for a block of 16 seeds
 _VECTOR = 8  # what is left of a row after whole vectors would be drawn one by one
 

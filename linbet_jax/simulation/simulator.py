@@ -32,16 +32,7 @@ from linbet_jax.simulation.checks import (
 )
 from linbet_jax.simulation.display import Progress, ProgressChoice, check_progress, showing, took_long
 from linbet_jax.simulation.lanes import Lanes, lanes_of
-from linbet_jax.simulation.launches import (
-    THREEFRY,
-    Launch,
-    Leaf,
-    launch_all,
-    lower,
-    prng_name,
-    shape_of_set,
-    threefry_key,
-)
+from linbet_jax.simulation.launches import THREEFRY, Launch, Leaf, launch_all, lower, prng_name, threefry_key
 from linbet_jax.simulation.replication import Plan, World
 from linbet_jax.simulation.results import Coverage, Result, ResultList, Trace, unhealthy, warn_of
 from linbet_jax.simulation.runtime import loops_stay_apart
@@ -90,7 +81,6 @@ def _plan(
         dtype=dtype_name,
         on_card=on_card,
         path=bandit.path,
-        ball=None if bandit.norm_ball is None else (bandit.norm_ball[1], bandit.dim),
     )
 
 
@@ -395,11 +385,16 @@ def _seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls:
     cast = jax.tree.map(lambda leaf: _cast(leaf, dtype_name), params)
     size = np.dtype(dtype_name).itemsize
     own = bandit.changing or bandit.resampling
-    ball = None if bandit.norm_ball is None else (bandit.norm_ball[1], bandit.dim)
-    arms = shape_of_set((bandit.num_arms, bandit.dim), ball, dtype_name)
-    held = state_bytes(policy, None if bandit.changing else arms, cast)
-    traced = size + (4 if ball is None else size * bandit.dim)
+    held = state_bytes(policy, None if bandit.changing else _shape_of_set(bandit, dtype_name), cast)
+    traced = size + (4 if bandit.norm_ball is None else size * bandit.dim)
     return held + (size * bandit.num_arms * bandit.dim if own else 0) + traced_pulls * traced
+
+
+def _shape_of_set(bandit: LinearBandit, dtype_name: str) -> Any:
+    """A decision set without its numbers: arms [K, d], or a ball."""
+    if bandit.norm_ball is None:
+        return jax.ShapeDtypeStruct((bandit.num_arms, bandit.dim), dtype_name)
+    return Ball(jax.ShapeDtypeStruct((), dtype_name), bandit.norm_ball[1], bandit.dim)  # type: ignore[arg-type]
 
 
 class _Batch(NamedTuple):
@@ -444,7 +439,7 @@ def _check_what_is_played(policy: Any, bandit: Any, coverage: bool) -> None:
     if policy.sees_scales and not reveals_scales(bandit.noise):
         raise ValueError(
             f"bandit={bandit.name}: policy {policy.name} sees the scale of each payoff, and {bandit.noise.name}"
-            " noise reveals none, as noise.Heteroscedastic does"
+            " noise reveals none; noise.Heteroscedastic does"
         )
 
 
@@ -507,7 +502,7 @@ def _launch(batch: _Batch, parts: _Parts, policy: Policy, on_card: bool) -> Laun
         block_size=batch.block,
         treedef=parts.treedef,
         batched=tuple(leaf.varies for leaf in parts.leaves),
-        set_shape=(batch.bandit.num_arms, batch.bandit.dim),
+        arms=_shape_of_set(batch.bandit, batch.dtype),
     )
 
 
