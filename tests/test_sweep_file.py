@@ -598,6 +598,10 @@ def test_any_set_with_fixed_arms_drifts_as_in_python(tmp_path):
     assert bandits[2:4] == [lb.drifting(mine, path, mean_bound=9.0, name="mine") for path in paths]
     S3 = lb.dataset("S3")
     assert bandits[4] == lb.drifting(S3, lb.rotating(S3.theta_star, 1e-4), horizon=60, name="S3")
+    assert [cell.entry["bandit"]["drift"] for cell in found] == [
+        "rotating, 0.0001 rad a pull", "rotating, 1 rad a pull", "jumping every 10 pulls", "rotating, -0.5 rad a pull",
+        "rotating, 0.0001 rad a pull",
+    ]  # fmt: skip
     assert len({cell.id for cell in found}) == 5
 
     part = {"cells": [found[2].spec], "start": 0, "stop": 2, "record_at": [10, 60], "key": 3, "dtype": "float64"}

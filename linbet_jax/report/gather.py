@@ -341,7 +341,8 @@ def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]
 def _bound_exponent(cell: LoadedCell) -> float | None:
     """Exponent of T in the policy's bound; None when it has none."""
     epsilon = cell.value("epsilon")
-    known = isinstance(epsilon, (int, float)) and epsilon > 0 and cell.family in theory.BOUNDED
+    still = "drift" not in cell.bandit  # no bound here is of a theta* that moves
+    known = isinstance(epsilon, (int, float)) and epsilon > 0 and cell.family in theory.BOUNDED and still
     return theory.regret_exponent(cell.family, float(epsilon)) if known else None
 
 
@@ -363,7 +364,7 @@ def _setting(
         title=title,
         detail=detail,
         horizon=members[0].horizon,
-        facts=", ".join(([str(facts["law"])] if "law" in facts else []) + words),
+        facts=", ".join([*(str(facts[name]) for name in ("law", "drift") if name in facts), *words]),
         variants=tuple(variants),
         shown=tuple(shown),
         absent=tuple(cell for cell in members if not cell.whole),

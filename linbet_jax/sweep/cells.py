@@ -282,6 +282,7 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
             "K": bandit.num_arms,
             "d": bandit.dim,
             "law": str(bandit.noise.name),
+            **({} if bandit.path is None else {"drift": worlds.drift_in_words(set_values.get("drift"))}),
             **{name: value if math.isfinite(value) else None for name, value in provenance.constants(bandit).items()},
             "instance_hash": worlds.instance_hash(spec["set"], bandit),
         },

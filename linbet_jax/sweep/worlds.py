@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from linbet_jax.sweep import plugins
 from linbet_jax.sweep.model import ARMS, Choice, is_mixture
 from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
-__all__ = ["instance_hash", "spec", "with_files"]
+__all__ = ["drift_in_words", "instance_hash", "spec", "with_files"]
 
 EMPIRICAL, SCALED = "Empirical", "Heteroscedastic"  # the law of numbers in a file; one around another law
 _PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own for each arm"}  # laws no file can hold
@@ -147,6 +147,15 @@ def _law(values: Any, where: str) -> Any:
 # Paths ---------------------------------------------------------------------------------------------------------------
 
 _PATHS = {"rotating": "angle", "jumping": "every"}  # and the number that each is made of
+
+
+def drift_in_words(path: Mapping[str, Any] | None) -> str:
+    """How theta* moves: the table of a path that was checked; None where a function of one's own moves it."""
+    if path is None:
+        return "a path of its own"
+    if path["path"] == "rotating":
+        return f"rotating, {path['angle']:g} rad a pull"
+    return f"jumping every {int(path['every']):,} pulls"
 
 
 def _drift(values: Any, where: str) -> dict[str, Any]:
