@@ -24,17 +24,24 @@ THETA = np.array([0.8, -0.3, 0.5])
 NORM = float(np.linalg.norm(THETA))
 BALL = lb.LinearBandit.ball(2.0, THETA, lb.noise.StudentT(3.0, scale=0.5))
 RANDOM = np.random.default_rng(8)
+BEGUN = RANDOM.bit_generator.state
 
 
-def rotation(dim):
-    return np.linalg.qr(RANDOM.normal(size=(dim, dim)))[0]
+@pytest.fixture(autouse=True)
+def the_same_numbers_whatever_ran_before():
+    RANDOM.bit_generator.state = BEGUN
+
+
+def rotation(random, dim):
+    return np.linalg.qr(random.normal(size=(dim, dim)))[0]
 
 
 def cases(dim):
     """(theta, V^-1, beta) of every kind: random ones, and those where much is equal, or nothing."""
+    random = np.random.default_rng(dim)
     for condition, length, radius in itertools.product((1.5, 1e3, 1e6), (1e-3, 1.0, 1e3), (0.0, 1e-3, 1.0, 30.0)):
-        turn, values = rotation(dim), np.exp(RANDOM.uniform(-np.log(condition), 0.0, dim))
-        yield length * RANDOM.normal(size=dim), (turn * values) @ turn.T, radius
+        turn, values = rotation(random, dim), np.exp(random.uniform(-np.log(condition), 0.0, dim))
+        yield length * random.normal(size=dim), (turn * values) @ turn.T, radius
     plain = np.eye(dim)
     first = np.ones(dim) / np.sqrt(dim)
     yield np.zeros(dim), plain, 1.0  # before the first pull
@@ -44,7 +51,7 @@ def cases(dim):
     yield 0.2 * plain[0], np.diag(np.linspace(0.1, 1.0, dim)), 1.0
     yield 0.2 * plain[-1], np.diag(np.linspace(0.1, 1.0, dim)), 1.0
     yield np.zeros(dim), np.diag(np.linspace(0.1, 1.0, dim)), 1.0
-    turn = rotation(dim)
+    turn = rotation(random, dim)
     yield 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, dim)) @ turn.T, 1.0  # hard, in no special basis
     for part in (2e-5, -2e-5, 1e-9, -1e-9, 1e-12, -1e-12, 2e-13, 1e-13, 4e-14):  # nearly
         yield part * turn[:, -1] + 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, dim)) @ turn.T, 1.0
@@ -97,13 +104,13 @@ def test_in_eight_dimensions_the_arm_is_the_one_that_an_eigendecomposition_finds
 def test_ties_end_the_same_way_whatever_the_rounding():
     plain, first = np.eye(8), np.ones(8) / np.sqrt(8.0)
     after = plain - 0.5 * np.outer(first, first)
-    turn = rotation(8)
+    turn = rotation(RANDOM, 8)
     hard = 0.3 * turn[:, 0], (turn * np.linspace(0.1, 1.0, 8)) @ turn.T
     noise = 1e-16 * RANDOM.normal(size=(8, 8))
     problems = [
         (np.zeros(8), plain), (np.zeros(8), plain + noise + noise.T), (0.2 * first, after),
         (0.2 * first + noise[0], after + noise + noise.T),
-        (hard[0] + 1e-12 * turn[:, -1], hard[1]), (hard[0] - 1e-12 * turn[:, -1], hard[1]),
+        (hard[0] + 1e-14 * turn[:, -1], hard[1]), (hard[0] - 1e-14 * turn[:, -1], hard[1]),
     ]  # fmt: skip
     arms = chosen(8, problems=[*map(np.stack, zip(*problems, strict=True)), np.ones(len(problems))])
     np.testing.assert_allclose(arms[::2], arms[1::2], atol=0.02)
