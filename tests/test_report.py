@@ -106,6 +106,22 @@ def test_settings_of_one_set_and_horizon_are_told_apart_by_what_is_swept(tmp_pat
     assert (panel.parameter, panel.lines[0].band.at.tolist()) == ("K", [5, 10])
 
 
+def test_a_theta_star_that_moves_is_named_and_has_no_bound(tmp_path):
+    ways = ["rotating, 0.001 rad a pull", "jumping every 500 pulls"]
+    entries = [cell()]
+    for place, way in enumerate(ways):
+        entry = cell("still" if place else "S3")
+        entries.append(
+            {**entry, "id": f"{place}" * 32, "bandit": {**entry["bandit"], "drift": way, "instance_hash": way}}
+        )
+    report = gathered(make_sweep(tmp_path, entries))
+    told = {setting.facts: (setting.detail, [v.theory for v in setting.variants]) for setting in report.settings}
+    rest = "K = 20, d = 10, ε = 0.5"
+    assert told[f"Pareto(2), {rest}"][1] == [pytest.approx(2 / 3)]
+    assert told[f"Pareto(2), {ways[0]}, {rest}"] == (f"T = 1,000, drift = {ways[0]}", [None])
+    assert told[f"Pareto(2), {ways[1]}, {rest}"] == ("T = 1,000", [None])
+
+
 def test_labels_say_what_is_swept_and_not_what_follows_from_it(tmp_path):
     cells = []
     for epsilon, bound in ((0.3, 5.05), (0.5, 17.3)):
