@@ -16,6 +16,7 @@ from traces import quickly
 
 import linbet_jax as lb
 from linbet_jax.kernels import medians
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.noise import words
 from linbet_jax.simulation import launches, simulator
 from linbet_jax.simulation.checks import block_of
@@ -249,6 +250,17 @@ def test_bytes_of_a_replication():
 def test_a_gpu_is_asked_for_the_same_bits_every_time():
     cards = program("crt", "float32")[1]._replace(devices=(types.SimpleNamespace(platform="gpu"),))
     assert compiler_options(cards) == {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
+
+
+def test_small_sets_on_a_cpu_do_without_a_library():
+    launch, ynn = program("crt", "float32")[1], "xla_cpu_experimental_ynn_fusion_type"
+    sized = {shape: launch._replace(arms=jax.ShapeDtypeStruct(shape, np.float32)) for shape in ((64, 64), (64, 65))}
+    assert compiler_options(sized[64, 64])[ynn] == ""
+    assert ynn not in compiler_options(sized[64, 65])
+    assert compiler_options(launch._replace(arms=Ball(jnp.ones(()), 2.0, 3)))[ynn] == ""
+    text = launches._compile(jax.jit(jnp.matmul).lower(np.ones((9, 9)), np.ones((9, 9))), {ynn: ""}).as_text()
+    assert "ynn_fusion" not in text
+    assert " dot(" in text
 
 
 def test_an_option_that_xla_does_not_know_is_left_out_and_named(caplog):

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from linbet_jax.kernels.arguments import floats
-from linbet_jax.kernels.gram import compensated, dot
+from linbet_jax.kernels.gram import compensated, dot, small_product
 from linbet_jax.kernels.whitening import inverse_sqrt
 
 
@@ -278,7 +278,7 @@ def _tile(two_sided: bool, number: jax.Array, tile: _Slots, test: _Test) -> tupl
     features, payoffs, live = tile
     slots = number * payoffs.shape[0] + jnp.arange(payoffs.shape[0], dtype=jnp.int32)
     live = (live | (slots == test.taken)) & (slots != test.left)
-    products = _products(dot(test.root, features), payoffs)  # [d, m]
+    products = _products(small_product(test.root, features), payoffs)  # [d, m]
     settled = live & (jnp.sqrt(jnp.sum(products * products, axis=0)) <= test.level)
     doubtful = live & ~settled
     kept = is_kept(products, test.level, two_sided) & doubtful

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from linbet_jax.kernels.arguments import floats
-from linbet_jax.kernels.gram import dot, sweep_inverse
+from linbet_jax.kernels.gram import dot, small_product, sweep_inverse
 
 
 @jax.jit
@@ -152,7 +152,7 @@ def shifted_inverses_defer(
     _, weights = root_quadrature(condition, state.inverses.shape[-1])
     image, scaled = _step(_image(state, feature), feature)
     weighted = scaled * (jnp.sqrt(lower) * jnp.asarray(weights, scaled.dtype))
-    return state._replace(root=state.root - dot(weighted, image.T), image=image, scaled=scaled)
+    return state._replace(root=state.root - small_product(weighted, image.T), image=image, scaled=scaled)
 
 
 def shifted_inverses_settle(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies.conformance import check_policy
 from linbet_jax.policies.policy import state_bytes
 from linbet_jax.simulation.checks import x64_enabled
@@ -24,6 +26,7 @@ from linbet_jax.simulation.replication import Plan, replicate
 
 THREEFRY = "threefry2x32"  # the generator of every run
 CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
+SMALL_SET = 4096  # numbers of a decision set, K d, up to which XLA's own loops are faster than calls of its library
 FEWEST = 8  # seeds at least, which fill a vector register
 
 
@@ -173,13 +176,16 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
 
     On CPU the second level of LLVM's optimisations: it compiles faster than the third, and TOFU and CRT run faster too.
     In float64 also vector registers of 512 bits, of which XLA on its own uses half; the numbers stay. In float32, where
-    last bits would depend on the CPU's width, that is left alone. On a GPU: no choice of kernels by timing them, which
-    may end otherwise the next time, and no operation whose order of additions is left open.
+    last bits would depend on the CPU's width, that is left alone. Small sets do without the library that XLA calls for
+    products and sums: a call costs more than so few numbers, and more to compile. On a GPU: no choice of kernels by
+    timing them, which may end otherwise the next time, and no operation whose order of additions is left open.
     """
     if launch.devices[0].platform != "cpu":
         return {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
     wide = {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
-    return {"xla_backend_optimization_level": 2, **wide}
+    size = 0 if isinstance(launch.arms, Ball) else math.prod(launch.arms.shape)
+    alone = {"xla_cpu_experimental_ynn_fusion_type": ""} if size <= SMALL_SET else {}
+    return {"xla_backend_optimization_level": 2, **wide, **alone}
 
 
 def _compile(lowered: Any, options: dict[str, Any]) -> Any:

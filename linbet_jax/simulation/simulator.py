@@ -44,8 +44,8 @@ ROUND_STRETCHES = {1: 125, 2: 100}
 REFRESH = 512  # pulls between recomputations of what rank-one updates drift in
 MAX_ENLARGEMENTS = 6
 _SET_UP = (
-    "lb.set_up_cpu() before JAX's first computation makes each loop one kernel: up to five times as fast, with the same"
-    " numbers"
+    "lb.set_up_cpu() before JAX's first computation makes each loop one kernel: up to three times as fast, with the"
+    " same numbers"
 )
 
 
