@@ -26,7 +26,11 @@ from linbet_jax.simulation.replication import Plan, replicate
 
 THREEFRY = "threefry2x32"  # the generator of every run
 CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
-SMALL_SET = 4096  # numbers of a decision set, K d, up to which XLA's own loops are faster than calls of its library
+SMALL_SET = 4096  # numbers of a decision set, K d
+FASTER_IF_SMALL = {  # what suits numbers so few on a CPU
+    "xla_cpu_experimental_ynn_fusion_type": "",  # no calls of a library for products and sums
+    "xla_cpu_use_fusion_emitters": False,  # of JAX 0.10: the older of two ways to write loops
+}
 FEWEST = 8  # seeds at least, which fill a vector register
 
 
@@ -176,20 +180,20 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
 
     On CPU the second level of LLVM's optimisations: it compiles faster than the third, and TOFU and CRT run faster too.
     In float64 also vector registers of 512 bits, of which XLA on its own uses half; the numbers stay. In float32, where
-    last bits would depend on the CPU's width, that is left alone. Small sets do without the library that XLA calls for
-    products and sums: a call costs more than so few numbers, and more to compile. On a GPU: no choice of kernels by
-    timing them, which may end otherwise the next time, and no operation whose order of additions is left open.
+    last bits would depend on the CPU's width, that is left alone. For small sets what is faster there, to compile above
+    all. On a GPU: no choice of kernels by timing them, which may end otherwise the next time, and no operation whose
+    order of additions is left open.
     """
     if launch.devices[0].platform != "cpu":
         return {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
     wide = {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
     size = 0 if isinstance(launch.arms, Ball) else math.prod(launch.arms.shape)
-    alone = {"xla_cpu_experimental_ynn_fusion_type": ""} if size <= SMALL_SET else {}
-    return {"xla_backend_optimization_level": 2, **wide, **alone}
+    small = FASTER_IF_SMALL if size <= SMALL_SET else {}
+    return {"xla_backend_optimization_level": 2, **wide, **small}
 
 
 def _compile(lowered: Any, options: dict[str, Any]) -> Any:
-    """The program, without those options that this version of XLA does not know, which the log names."""
+    """The program, without those options that this version of XLA does not know; the log names what moves last bits."""
     while True:
         try:
             return lowered.compile(compiler_options=options or None)
@@ -197,7 +201,10 @@ def _compile(lowered: Any, options: dict[str, Any]) -> Any:
             unknown = [name for name in options if f"No such compile option: '{name}'" in str(error)]
             if not unknown:
                 raise
-            LOGGER.warning("XLA does not know its option %s: last bits may not be those of other versions", unknown[0])
+            if unknown[0] not in FASTER_IF_SMALL:
+                LOGGER.warning(
+                    "XLA does not know its option %s: last bits may not be those of other versions", unknown[0]
+                )
             options = {name: value for name, value in options.items() if name not in unknown}
 
 
