@@ -24,15 +24,10 @@ PANELS = 24  # pictures of one kind
 
 @dataclasses.dataclass(frozen=True)
 class WrittenReport:
-    """What was written, and what is wrong with the sweep.
+    """What was written, and what is wrong with the sweep."""
 
-    Attributes:
-        files: in the order worth opening.
-        problems: why the sweep is not simply done and healthy, in words; empty when it is.
-    """
-
-    files: tuple[Path, ...]
-    problems: tuple[str, ...]
+    files: tuple[Path, ...]  # in the order worth opening
+    problems: tuple[str, ...]  # why the sweep is not simply done and healthy, in words; empty when it is
 
 
 def write_report(

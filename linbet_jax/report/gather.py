@@ -52,36 +52,23 @@ class PolicyVariant(Line):
     The label is unique within its setting, with every radius_scale but 1; the band is the mean regret against pulls,
     thinned to what a picture can show.
 
-    Attributes:
-        cell: which.
-        final: summary of the regret at the horizon.
-        run: seeds, final regret and health of each (one record only).
-        troubles: (seed, first pull at which something non-finite was met) of unhealthy seeds.
-        rate: pulls per second over all seeds; NaN when the journal does not tell.
     """
 
     cell: LoadedCell
-    final: regret.Summary
-    run: Rows
-    troubles: tuple[tuple[int, int], ...]
-    rate: float
+    final: regret.Summary  # of the regret at the horizon
+    run: Rows  # seeds, final regret and health of each (one record only)
+    troubles: tuple[tuple[int, int], ...]  # (seed, first pull at which something non-finite was met) of unhealthy seeds
+    rate: float  # pulls per second over all seeds; NaN when the journal does not tell
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedComparison:
-    """Every shown variant of a setting against the one of the smallest mean regret, on the same seeds.
+    """Every shown variant of a setting against the one of the smallest mean regret, on the same seeds."""
 
-    Attributes:
-        best: the variant of the smallest mean, chosen on these same seeds.
-        pairs: (other variant, other minus best).
-        ranks: mean rank over seeds; empty when the variants share no seed.
-        matrix: every ordered couple of labels to their pair.
-    """
-
-    best: PolicyVariant
-    pairs: tuple[tuple[PolicyVariant, CellPair], ...]
-    ranks: tuple[regret.Rank, ...]
-    matrix: Mapping[tuple[str, str], CellPair]
+    best: PolicyVariant  # the variant of the smallest mean, chosen on these same seeds
+    pairs: tuple[tuple[PolicyVariant, CellPair], ...]  # (other variant, other minus best)
+    ranks: tuple[regret.Rank, ...]  # mean rank over seeds; empty when the variants share no seed
+    matrix: Mapping[tuple[str, str], CellPair]  # every ordered couple of labels to their pair
 
     @property
     def first(self) -> tuple[PolicyVariant, ...]:
@@ -91,29 +78,17 @@ class PairedComparison:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Cells that can be compared: one instance, horizon and dtype.
+    """Cells that can be compared: one instance, horizon and dtype."""
 
-    Attributes:
-        title: e.g. "S3".
-        detail: e.g. "T = 10,000".
-        horizon: T, pulls.
-        facts: the bandit in words.
-        variants: cells with replications, in the order of the sweep file.
-        shown: those that pictures show: all, or when they are many each policy's first and best.
-        absent: cells that are not done, "partial" ones among them.
-        labels: of every cell by its id, those without a variant too.
-        comparison: None with fewer than two shown variants.
-    """
-
-    title: str
-    detail: str
-    horizon: int
-    facts: str
-    variants: tuple[PolicyVariant, ...]
-    shown: tuple[PolicyVariant, ...]
-    absent: tuple[LoadedCell, ...]
-    labels: Mapping[str, str]
-    comparison: PairedComparison | None
+    title: str  # e.g. "S3"
+    detail: str  # e.g. "T = 10,000"
+    horizon: int  # T, pulls
+    facts: str  # the bandit in words
+    variants: tuple[PolicyVariant, ...]  # cells with replications, in the order of the sweep file
+    shown: tuple[PolicyVariant, ...]  # in pictures: all, or when they are many each policy's first and best
+    absent: tuple[LoadedCell, ...]  # cells that are not done, "partial" ones among them
+    labels: Mapping[str, str]  # of every cell by its id, those without a variant too
+    comparison: PairedComparison | None  # None with fewer than two shown variants
 
     @property
     def name(self) -> str:
@@ -123,46 +98,27 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterPanel:
-    """Final regret against one swept parameter, on one set at one horizon.
-
-    Attributes:
-        parameter: its name.
-        title: e.g. "S3".
-        detail: e.g. "T = 10,000".
-        ticks: names of the values when they are not numbers (their places are 0, 1, ...); else None.
-        lines: one per policy and setting of the other parameters.
-        level: policies without the parameter, each with a band of one number.
-        note: what the other swept parameters are.
-    """
+    """Final regret against one swept parameter, on one set at one horizon."""
 
     parameter: str
-    title: str
-    detail: str
-    ticks: tuple[str, ...] | None
-    lines: tuple[Line, ...]
-    level: tuple[Line, ...]
-    note: str
+    title: str  # e.g. "S3"
+    detail: str  # e.g. "T = 10,000"
+    ticks: tuple[str, ...] | None  # names of values that are no numbers (their places are 0, 1, ...)
+    lines: tuple[Line, ...]  # one per policy and setting of the other parameters
+    level: tuple[Line, ...]  # policies without the parameter, each with a band of one number
+    note: str  # what the other swept parameters are
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepReport:
-    """Everything a report shows.
+    """Everything a report shows."""
 
-    Attributes:
-        sweep: the sweep, with the cells that turned out damaged marked so.
-        settings: in the order of the sweep file.
-        parameters: one panel per swept parameter, set and horizon.
-        growths: one per policy and setting with two horizons or more.
-        colors: registry name of every policy to its colour.
-        level: coverage of every interval.
-    """
-
-    sweep: Results
-    settings: tuple[Setting, ...]
-    parameters: tuple[ParameterPanel, ...]
-    growths: tuple[GrowthLine, ...]
-    colors: Mapping[str, str]
-    level: float
+    sweep: Results  # with the cells that turned out damaged marked so
+    settings: tuple[Setting, ...]  # in the order of the sweep file
+    parameters: tuple[ParameterPanel, ...]  # one panel per swept parameter, set and horizon
+    growths: tuple[GrowthLine, ...]  # one per policy and setting with two horizons or more
+    colors: Mapping[str, str]  # registry name of every policy to its colour
+    level: float  # coverage of every interval
 
     @property
     def variants(self) -> list[PolicyVariant]:

@@ -14,14 +14,12 @@ _UNSAID = ("ctx", "kind", "type_comment")  # of a node: they follow from the res
 class Source(NamedTuple):
     """A Python source.
 
-    Attributes:
-        statements: equal for sources that differ in layout, comments, docstrings, the words of a `raise` or what is
-            under `if TYPE_CHECKING`, and equal under Python 3.11 and later; what is no Python source stays as it is.
-        imports: (level, name) of every module or member that it imports; the level is the number of leading dots.
+    The statements are equal for sources that differ in layout, comments, docstrings, the words of a `raise` or what is
+    under `if TYPE_CHECKING`, and equal under Python 3.11 and later; what is no Python source stays as it is.
     """
 
     statements: bytes
-    imports: tuple[tuple[int, str], ...]
+    imports: tuple[tuple[int, str], ...]  # (number of leading dots, name) of each module or member that it imports
 
 
 @functools.lru_cache(maxsize=64)

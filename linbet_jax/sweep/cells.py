@@ -35,27 +35,16 @@ _NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed", "path": "dr
 
 
 class PlannedCell(NamedTuple):
-    """One policy on one set.
+    """One policy on one set."""
 
-    Attributes:
-        id: hash of everything that decides the numbers, 32 hexadecimal digits.
-        title: its name in messages.
-        spec: plain data from which a worker builds it; see `work.run_part`.
-        entry: what the manifest says of it, all of it independent of the other cells and of the number of seeds.
-        rounds: pulls that are recorded.
-        program: number of the compiled program, shared by cells of equal static shape.
-        batch: number of the group whose cells can run as one batch.
-        swept: values of the parameters that the sweep varies.
-    """
-
-    id: str
-    title: str
-    spec: dict[str, Any]
-    entry: dict[str, Any]
-    rounds: tuple[int, ...]
-    program: int
-    batch: int
-    swept: dict[str, Any]
+    id: str  # hash of everything that decides the numbers, 32 hexadecimal digits
+    title: str  # its name in messages
+    spec: dict[str, Any]  # plain data from which a worker builds it; see `work.run_part`
+    entry: dict[str, Any]  # what the manifest says of it; no other cell and no number of seeds changes it
+    rounds: tuple[int, ...]  # pulls that are recorded
+    program: int  # number of the compiled program, shared by cells of equal static shape
+    batch: int  # number of the group whose cells can run as one batch
+    swept: dict[str, Any]  # values of the parameters that the sweep varies
 
     @property
     def horizon(self) -> int:

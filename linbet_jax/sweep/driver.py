@@ -230,19 +230,12 @@ def finished(sweep: Sweep, out: Path | str) -> bool:
 
 @dataclasses.dataclass
 class _State:
-    """One cell on its way.
-
-    Attributes:
-        cell: which.
-        pieces: what is there of it, in the order of the seeds, without overlaps.
-        ends: the last records of what this run has computed of it, for its line of progress.
-        error: what it failed with.
-    """
+    """One cell on its way."""
 
     cell: PlannedCell
-    pieces: list[Piece] = dataclasses.field(default_factory=list)
-    ends: list[Rows] = dataclasses.field(default_factory=list)
-    error: str | None = None
+    pieces: list[Piece] = dataclasses.field(default_factory=list)  # what is there, by seeds, without overlaps
+    ends: list[Rows] = dataclasses.field(default_factory=list)  # last records of what this run has computed of it
+    error: str | None = None  # what it failed with
 
     @property
     def unhealthy(self) -> int:

@@ -96,23 +96,14 @@ class Rows(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some or all seeds of a cell, in a verified file or in memory.
+    """Some or all seeds of a cell, in a verified file or in memory."""
 
-    Attributes:
-        start: the first seed.
-        stop: one past the last seed.
-        unhealthy: seeds whose health is not 0.
-        names: (set, policy, label) as written into the file.
-        facts: what the simulation reported beside the rows: facts, notes, block_size, device, prng, reruns.
-        rows: the file, or the rows themselves.
-    """
-
-    start: int
-    stop: int
-    unhealthy: int
-    names: tuple[str, str, str]
-    facts: dict[str, Any]
-    rows: Path | Rows
+    start: int  # the first seed
+    stop: int  # one past the last seed
+    unhealthy: int  # seeds whose health is not 0
+    names: tuple[str, str, str]  # (set, policy, label) as written into the file
+    facts: dict[str, Any]  # what the simulation reported beside the rows, by the names in `FACTS`
+    rows: Path | Rows  # the file, or the rows themselves
 
 
 class Store:

@@ -38,13 +38,9 @@ class Local:
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """A Dask scheduler that runs already.
+    """A Dask scheduler that runs already."""
 
-    Attributes:
-        url: tcp://HOST:PORT, or tls://HOST:PORT with the certificates of Dask's own configuration.
-    """
-
-    url: str
+    url: str  # tcp://HOST:PORT, or tls://HOST:PORT with the certificates of Dask's own configuration
 
     def __post_init__(self) -> None:
         """Checks the form of the address."""

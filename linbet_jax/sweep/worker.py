@@ -23,19 +23,12 @@ __all__ = ["WorkerSetup", "compute", "numbers", "prepare", "where"]
 
 
 class WorkerSetup(NamedTuple):
-    """What the driver asks of its workers.
+    """What the driver asks of its workers."""
 
-    Attributes:
-        device: "cpu" or "gpu".
-        places: the cores of each worker, by the worker's name; a worker that is not in it came later.
-        lanes: CPU devices of a worker that came later.
-        numbers: what decides numbers, as `numbers` gives it for the driver; without `device_kind` it may be any.
-    """
-
-    device: str
-    places: Mapping[str, Sequence[int]]
-    lanes: int
-    numbers: Mapping[str, Any]
+    device: str  # "cpu" or "gpu"
+    places: Mapping[str, Sequence[int]]  # cores of each worker by its name; who is not in it came later
+    lanes: int  # CPU devices of a worker that came later
+    numbers: Mapping[str, Any]  # as `numbers` gives them for the driver; without `device_kind` it may be any
 
 
 def numbers(kind: str) -> dict[str, Any]:

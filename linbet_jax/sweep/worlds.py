@@ -187,17 +187,11 @@ def _drift(values: Any, where: str) -> dict[str, Any]:
 
 
 class _Table(NamedTuple):
-    """A file's numbers.
+    """A file's numbers."""
 
-    Attributes:
-        rows: of numbers.
-        lines: of the file, where each row stands, from 1.
-        written: the entries as words of the file; None where it holds them as numbers.
-    """
-
-    rows: Any
-    lines: Sequence[int]
-    written: list[list[str]] | None = None
+    rows: Any  # of numbers
+    lines: Sequence[int]  # of the file, where each row stands, from 1
+    written: list[list[str]] | None = None  # the entries as words of the file; None where it holds them as numbers
 
 
 def _arms(path: Path, where: str) -> NDArray[np.float64]:
