@@ -7,10 +7,10 @@ import dataclasses
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from linbet_jax.sweep.estimate import COMPILE_SECONDS, seed_seconds
 from linbet_jax.sweep.executors import Executor, InProcess, Part, PartOutcome
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
-from linbet_jax.sweep.overview import listed_cells
 from linbet_jax.sweep.store import FACTS, Piece, Rows, Store, merged_facts
+from linbet_jax.sweep.table import listed_cells
 
-__all__ = ["Preview", "SweepProgress", "SweepSummary", "check", "preview", "run"]
+__all__ = ["SweepProgress", "SweepSummary", "check", "preview", "run"]
 
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
@@ -115,8 +115,8 @@ def run(
         raise InputError("keep_extra and drop_extra: choose one")
     executor = InProcess() if executor is None else executor
     progress: SweepProgress = _Silent() if reporter is None else reporter
-    cells, config, compare = _claim(sweep, Path(out), executor, refuse_extra=not (keep_extra or drop_extra))
-    with RunFolder(out, config, compare=compare) as folder:
+    cells, claimed = _claim(sweep, Path(out), executor, refuse_extra=not (keep_extra or drop_extra))
+    with claimed as folder:
         extra = _extra(folder.path, folder.manifest, cells)
         if drop_extra and extra:
             for entry in extra:
@@ -152,33 +152,25 @@ def run(
         return dataclasses.replace(summary, extra=len(extra))
 
 
-def preview(sweep: Sweep, out: Path | str, executor: Executor, *, refuse_extra: bool = True) -> Preview:
-    """What a run would have to compute, from what its folder holds; nothing is changed, and no row is read.
+def preview(
+    sweep: Sweep, out: Path | str, executor: Executor, *, refuse_extra: bool = True
+) -> list[tuple[PlannedCell, int]]:
+    """The cells of a sweep with the seeds that its folder lacks of each; nothing is changed, and no row is read.
 
     Raises:
-        InputError: the sweep cannot be built, or the run would refuse the folder.
+        InputError: the sweep cannot be built, or a run would refuse the folder.
     """
-    cells, config, compare = _claim(sweep, Path(out), executor, refuse_extra=refuse_extra)
-    if Path(out).exists():
-        RunFolder(out, config, compare=compare).check()
-    store = Store(Path(out))
-    return Preview(cells, tuple(max(0, sweep.seeds - store.held_seeds(cell.id)) for cell in cells))
-
-
-class Preview(NamedTuple):
-    """The cells of a sweep, and how many seeds of each are missing."""
-
-    cells: Sequence[PlannedCell]
-    missing: tuple[int, ...]
-
-
-_Compare: TypeAlias = Callable[[Mapping[str, Any]], list[str]]
+    cells, folder = _claim(sweep, Path(out), executor, refuse_extra=refuse_extra)
+    if folder.path.exists():
+        folder.check()
+    store = Store(folder.path)
+    return [(cell, max(0, sweep.seeds - store.held_seeds(cell.id))) for cell in cells]
 
 
 def _claim(
     sweep: Sweep, out: Path, executor: Executor, *, refuse_extra: bool
-) -> tuple[Sequence[PlannedCell], dict[str, Any], _Compare]:
-    """The cells, built, and what decides whether a folder is theirs: see :class:`RunFolder`."""
+) -> tuple[Sequence[PlannedCell], RunFolder]:
+    """The cells, built, and their folder, which refuses what is not theirs."""
     numerics = numerics_of(sweep, executor.kind)
     cells = plan(sweep, numerics, executor.platform)
     config = {
@@ -199,7 +191,7 @@ def _claim(
             )
         return different
 
-    return cells, config, compare
+    return cells, RunFolder(out, config, compare=compare)
 
 
 def _cells(extra: Sequence[Any]) -> str:
@@ -220,7 +212,7 @@ def finished(sweep: Sweep, out: Path | str) -> bool:
     if sweep.device == "gpu" or not Path(out).is_dir():
         return False
     try:
-        return not any(preview(sweep, out, InProcess(), refuse_extra=False).missing)
+        return not any(missing for _, missing in preview(sweep, out, InProcess(), refuse_extra=False))
     except InputError:  # another sweep's, or computed on GPUs: whoever runs it says so
         return False
 

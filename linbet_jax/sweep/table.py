@@ -11,20 +11,32 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from linbet_jax.errors import InputError, named
+from linbet_jax.errors import InputError
 from linbet_jax.simulation.notebook import html_table
-from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, sweep_manifest
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.journal import Journey
 from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
 
-__all__ = ["CellPair", "LoadedCell", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
+if TYPE_CHECKING:
+    from linbet_jax.statistics import regret
+
+__all__ = [
+    "CellPair",
+    "LoadedCell",
+    "PartialSweepWarning",
+    "Results",
+    "compare",
+    "listed_cells",
+    "load",
+    "loaded_cells",
+    "spoiled",
+]
 
 WORDS = pa.dictionary(pa.int32(), pa.string())
 QUANTITIES = ("regret", "payoff")
@@ -54,6 +66,7 @@ class LoadedCell:
 
     Attributes:
         id: hash of everything that decides its numbers.
+        title: its name in messages.
         set: name of the data set.
         policy: its name in the sweep file.
         family: registry name of the policy, or a user's `module:function`; several policies may be of one family.
@@ -70,12 +83,14 @@ class LoadedCell:
         state: "done"; "partial" (fewer seeds are stored than asked for), "failed", "damaged", "unreadable" (the system
             does not give its file), "started" or "missing".
         stored: replications that its file holds.
+        unhealthy: of them, those that met something non-finite.
         error: why it failed or cannot be read; empty otherwise.
         journey: what the journal tells of it.
         path: of its file, there or not.
     """
 
     id: str
+    title: str
     set: str
     policy: str
     family: str
@@ -91,6 +106,7 @@ class LoadedCell:
     records: int
     state: str
     stored: int
+    unhealthy: int
     error: str
     journey: Journey
     path: Path
@@ -296,8 +312,7 @@ class Results:
             last: only each seed's last record, at the horizon.
 
         Returns:
-            The Arrow table; empty, with all its columns, when no cell holds anything. A cell whose file cannot be read
-            is left out with a `PartialSweepWarning` that names it.
+            As `table`; empty, with all its columns, when no cell holds anything.
 
         Raises:
             InputError: an unknown column.
@@ -394,6 +409,8 @@ class Results:
         Raises:
             InputError: an unknown quantity.
         """
+        from linbet_jax.statistics import regret  # which loads SciPy: opening a folder does without
+
         _check_quantity(quantity)
         swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.swept if n not in (*NAMES, "dtype")}
         types: dict[str, pa.DataType] = {"cell": pa.string()} | dict.fromkeys(NAMES, pa.string())
@@ -404,7 +421,9 @@ class Results:
             cell, run = self._run_of(listed)
             numbers = {}
             if run is not None:
-                numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
+                final = regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level)
+                numbers = {name: np.asarray(getattr(final, name)).item() for name in _STATISTICS}
+                numbers = {name: value for name, value in numbers.items() if math.isfinite(value)}
             row = {"cell": cell.id, "state": cell.state, "seeds": cell.stored, "error": cell.error or None}
             row |= {name: getattr(cell, name) for name in NAMES} | numbers
             rows.append(row | {name: _fitting(cell.value(name), kind) for name, kind in swept.items()})
@@ -463,6 +482,7 @@ class Results:
         return [*policy, *(name for name in self.swept if name not in {*NAMES, *named, *plain})]
 
 
+_FIELDS = {"id": str, "set": str, "policy": str, "horizon": int, "seeds": int, "records": int, "dtype": str}
 _TABLES = ("options", "parameters", "bandit", "set_options", "swept")  # of a manifest's entry, where it has them
 _SPOILED = ("damaged", "unreadable")
 _SHOWN = 60  # cells in a notebook's table
@@ -482,13 +502,9 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     """
     path = Path(folder).resolve()  # a later change of the working folder changes nothing
     manifest = sweep_manifest(path)
-    if not isinstance(manifest.get("cells"), list):
+    if "cells" not in manifest:
         raise RunFolderError(f"{path / MANIFEST} lists no cells")
-    journeys = journal.journeys(journal.read(path))
-    try:
-        cells = [_cell(path, entry, journeys) for entry in manifest["cells"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {named(error)}") from error
+    cells = loaded_cells(path, manifest, journal.read(path))
     sweep = Results(path, manifest, cells)
     if warn and not sweep.complete:
         warnings.warn(f"{path}: {sweep.progress}; see .absent", PartialSweepWarning, stacklevel=2)
@@ -507,7 +523,7 @@ def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
 
 def spoiled(cell: LoadedCell, error: CellFileError) -> LoadedCell:
     """The cell, with the reason why its file gives no rows."""
-    return dataclasses.replace(cell, state=error.state, stored=0, error=str(error))
+    return dataclasses.replace(cell, state=error.state, stored=0, unhealthy=0, error=str(error))
 
 
 def compare(
@@ -518,6 +534,8 @@ def compare(
     Raises:
         InputError: the two have no seed in common.
     """
+    from linbet_jax.statistics import regret
+
     _, at, beside = np.intersect1d(run.seeds, other.seeds, assume_unique=True, return_indices=True)
     if at.size == 0:
         raise InputError(f"cells {first.id} and {second.id} have no seed in common")
@@ -531,37 +549,65 @@ def compare(
     )
 
 
-def _cell(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey]) -> LoadedCell:
-    identity, seeds = str(entry["id"]), int(entry["seeds"])
-    if not identity.isalnum():
-        raise ValueError(f"id {identity!r}")
-    path = Store(folder).cell_path(identity)
-    journey = journeys.get(identity, Journey())
-    stored, error = 0, journey.error
+def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells that a sweep's manifest, read from this path, lists.
+
+    Raises:
+        RunFolderError: the list, or a cell in it, is not as a sweep writes it.
+    """
+    cells = manifest.get("cells", [])
+    if not isinstance(cells, list):
+        raise RunFolderError(f"{path} is damaged: its cells are {cells!r}, not a list")
+    for number, cell in enumerate(cells):
+        held = cell if isinstance(cell, dict) else {}
+        tables = {name: dict for name in ("source", *_TABLES) if held.get(name) is not None}
+        for name, kind in (_FIELDS | tables).items():
+            if not isinstance(held.get(name), kind):
+                raise RunFolderError(
+                    f"{path} is damaged: cell {number} has no {name}, or not one of type {kind.__name__}"
+                )
+        if not held["id"].isalnum():  # it becomes the name of a file
+            raise RunFolderError(f"{path} is damaged: cell {number} has the id {held['id']!r}")
+    return cells
+
+
+def loaded_cells(
+    folder: Path, manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]]
+) -> tuple[LoadedCell, ...]:
+    """The cells of a sweep's folder, from its manifest, the events of its journal and the notes of its files.
+
+    Raises:
+        RunFolderError: the manifest is damaged.
+    """
+    journeys = journal.journeys(events)
+    return tuple(_loaded(folder, cell, journeys) for cell in listed_cells(folder / MANIFEST, manifest))
+
+
+def _loaded(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey]) -> LoadedCell:
+    path = Store(folder).cell_path(entry["id"])
+    journey = journeys.get(entry["id"], Journey())
+    stored, unhealthy, error = 0, 0, journey.error
     try:
-        stored = read_notes(path, identity)["seeds"][1]
-        state = "done" if stored >= seeds else "partial"
+        notes = read_notes(path, entry["id"])
+        stored, unhealthy = notes["seeds"][1], int(notes["unhealthy"])
+        state = "done" if stored >= entry["seeds"] else "partial"
         error = error if state == "partial" else ""
     except CellFileError as trouble:
         state, error = trouble.state, error if trouble.state == "missing" else str(trouble)
         if state == "missing":
             state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
+    fields = {name: entry[name] for name in _FIELDS} | {name: entry.get(name) or {} for name in _TABLES}
     return LoadedCell(
-        id=identity,
-        set=str(entry["set"]),
-        policy=str(entry["policy"]),
+        title=entry.get("title", f"{entry['set']}/{entry['policy']}"),
         family=str((entry.get("source") or {}).get("policy") or entry["policy"]),
         label=str(entry.get("label") or entry["policy"]),
-        horizon=int(entry["horizon"]),
-        dtype=str(entry["dtype"]),
-        **{name: dict(entry.get(name) or {}) for name in _TABLES},
-        seeds=seeds,
-        records=int(entry["records"]),
         state=state,
         stored=stored,
+        unhealthy=unhealthy,
         error=error,
         journey=journey,
         path=path,
+        **fields,
     )
 
 
@@ -577,13 +623,10 @@ def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema) -> pa.RecordBatch:
     }
     columns = []
     for field in schema:
-        value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
         if field.name in numbers:
             columns.append(pa.array(numbers[field.name], type=field.type))
-        elif pa.types.is_dictionary(field.type):
-            places = pa.array(np.zeros(seeds * records, np.int32), mask=np.full(seeds * records, value is None))
-            columns.append(pa.DictionaryArray.from_arrays(places, pa.array([str(value)])))
         else:
+            value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
             columns.append(pa.repeat(pa.scalar(value, type=field.type), seeds * records))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -628,12 +671,6 @@ def _comparable(first: LoadedCell, second: LoadedCell, shared: Sequence[str]) ->
     # Another policy may lack the parameter; one policy has it or not.
     lacking = first.policy != second.policy
     return all((lacking and None in (a, b)) or _same(a, b) for a, b in values)
-
-
-def _statistics(summary: regret.Summary) -> dict[str, Any]:
-    numbers = {name: float(getattr(summary, name)) for name in _STATISTICS[2:]}
-    there = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    return {"unhealthy": summary.unhealthy, "n": summary.n} | there
 
 
 def _cells_table(cells: Iterable[LoadedCell], swept: Iterable[str], caption: str) -> str:
