@@ -20,13 +20,13 @@ from linbet_jax.errors import InputError
 from linbet_jax.simulation.checks import is_number
 from linbet_jax.storage.provenance import instance_digest
 from linbet_jax.storage.results import digest
-from linbet_jax.sweep import plugins
-from linbet_jax.sweep.model import ARMS, Choice, is_mixture
+from linbet_jax.sweep import plugins, work
+from linbet_jax.sweep.model import ARMS, Choice
 from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
 __all__ = ["drift_in_words", "instance_hash", "spec", "with_files"]
 
-EMPIRICAL, SCALED = "Empirical", "Heteroscedastic"  # the law of numbers in a file; one around another law
+EMPIRICAL = "Empirical"  # the law of numbers in a file
 _PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own for each arm"}  # laws no file can hold
 
 
@@ -47,8 +47,7 @@ def spec(choice: Choice, folder: Path) -> dict[str, Any]:
         _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
         plain |= {"folder": str(folder), "digest": source}
     if "noise" in choice.values:
-        plain["values"]["noise"] = _with_residuals(choice.values["noise"], folder, f"{choice.where}.noise")
-        _law(plain["values"]["noise"], f"{choice.where}.noise")
+        plain["values"]["noise"] = _law(choice.values["noise"], folder, f"{choice.where}.noise")
     if "drift" in choice.values:
         if choice.values.get("resample"):
             raise InputError(f"{choice.where}.drift: goes without resample = true, whose theta* stays")
@@ -89,34 +88,18 @@ def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
 
 @functools.cache
 def _laws() -> dict[str, Any]:
+    """What a file may name: laws made of numbers alone, of numbers in a file, around another law, of several laws."""
     exported = {name: getattr(noise, name) for name in noise.__all__}
     plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
-    numbers = {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
-    nested = {SCALED: noise.Heteroscedastic, "Mixture": noise.Mixture}
-    return {**numbers, EMPIRICAL: noise.Empirical, **nested}
+    numbers = [name for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))]
+    return {name: exported[name] for name in (*numbers, EMPIRICAL, "Heteroscedastic", "Mixture")}
 
 
-def _with_residuals(values: Any, folder: Path, where: str) -> Any:
-    """A law's table, with the numbers of the file that `Empirical` names read in."""
-    if is_mixture(values) and isinstance(values.get("laws"), list):
-        parts = [_with_residuals(part, folder, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
-        return {**values, "laws": parts}
-    if isinstance(values, dict) and values.get("law") == SCALED and "noise" in values:
-        return {**values, "noise": _with_residuals(values["noise"], folder, f"{where}.noise")}
+def _law(values: Any, folder: Path, where: str) -> dict[str, Any]:
+    """The table of a law, `{law = "Pareto", shape = 2}`, checked, with the numbers of a file that it names."""
     if not isinstance(values, dict):
         raise InputError(f'{where} = {shown(values)}: must be a law, {{law = "Pareto", shape = 2}} for example')
-    if values.get("law") != EMPIRICAL or "residuals" not in values:
-        return values
-    where = f"{where}.residuals"
-    if not isinstance(values["residuals"], str):
-        raise InputError(f"{where} = {shown(values['residuals'])}: must be the name of a .csv, .npy or .parquet file")
-    return {**values, "residuals": _column(_matrix(folder / values["residuals"], where)[0])}
-
-
-def _law(values: Any, where: str) -> Any:
-    """The payoff law of `{law = "Pareto", shape = 2}`."""
-    arguments = dict(values)
-    name = arguments.pop("law", None)
+    name = values.get("law")
     if isinstance(name, str) and name in _PYTHON:
         raise InputError(
             f"{where}.law = {shown(name)}: is made of {_PYTHON[name]}, which a sweep file cannot hold; make the law"
@@ -126,22 +109,35 @@ def _law(values: Any, where: str) -> Any:
         missing = "is missing" if name is None else f"= {shown(name)}: no such law"
         raise InputError(f"{where}.law {missing}{nearest(str(name), _laws())}")
     known = inspect.signature(_laws()[name]).parameters
+    arguments = {field: value for field, value in values.items() if field != "law"}
     for field in arguments:
         if field not in known:
             raise InputError(unknown_key(f"{where}.{field}", field, known))
     for field, parameter in known.items():
         if parameter.default is parameter.empty and field not in arguments:
             raise InputError(f"{where}.{field}: is missing; {name} needs it")
-    if is_mixture(values):
-        if not isinstance(values["laws"], list):
-            raise InputError(f"{where}.laws = {shown(values['laws'])}: must be a list of laws")
-        arguments["laws"] = [_law(part, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
-    if "noise" in arguments:
-        arguments["noise"] = _law(arguments["noise"], f"{where}.noise")
+    law = {**values, **{field: _argument(name, field, value, folder, where) for field, value in arguments.items()}}
     try:
-        return _laws()[name](**arguments)
+        work.law(law)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: {error}") from error
+    return law
+
+
+def _argument(name: str, field: str, value: Any, folder: Path, where: str) -> Any:
+    """An argument of a law: a law within it is checked too, and a file is read."""
+    where = f"{where}.{field}"
+    if field == "noise":
+        return _law(value, folder, where)
+    if (name, field) == ("Mixture", "laws"):
+        if not isinstance(value, list):
+            raise InputError(f"{where} = {shown(value)}: must be a list of laws")
+        return [_law(part, folder, f"{where}[{n}]") for n, part in enumerate(value)]
+    if (name, field) == (EMPIRICAL, "residuals"):
+        if not isinstance(value, str):
+            raise InputError(f"{where} = {shown(value)}: must be the name of a .csv, .npy or .parquet file")
+        return _column(_matrix(folder / value, where)[0])
+    return value
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
