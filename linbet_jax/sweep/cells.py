@@ -90,14 +90,14 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
             "dtype = 'float64': needs jax.config.update('jax_enable_x64', True) first (the command line does so itself)"
         )
     settings = {"key": sweep.key, "block_size": block_size(sweep, platform), "numerics": dict(numerics)}
-    swept = _swept(sweep.cells)
     programs: dict[Hashable, int] = {}
     batches: dict[Hashable, int] = {}
     sets: dict[str, dict[str, Any]] = {}
     cells: dict[str, PlannedCell] = {}
     choices: dict[str, CellChoice] = {}
-    for choice in sweep.cells:
-        title = _title(choice, swept)
+    for choice, swept in zip(sweep.cells, _swept(sweep.cells), strict=True):
+        varied = ", ".join(f"{name}={_short(value)}" for name, value in swept.items())
+        title = "/".join(choice.labels) + (f" ({varied})" if varied else "")
         try:
             key = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
             if key not in sets:
@@ -113,7 +113,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
             raise InputError(f"{sweep.file}: cell {title}: {error}") from error
         identity = _identity(spec, built, entry, {**settings, "record_at": rounds.tolist()})
         if identity in cells:
-            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
+            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, (cells[identity].title, title))}")
         program = program_key(*built, horizon=spec["horizon"], num_records=rounds.size, dtype=sweep.dtype)
         batch = (built.policy, entry["bandit"]["instance_hash"], spec["horizon"], program)
         choices[identity] = choice
@@ -125,14 +125,15 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
             rounds=tuple(rounds.tolist()),
             program=programs.setdefault(program, len(programs)),
             batch=batches.setdefault(batch, len(batches)),
-            swept={name: value for name, value in choice.values.items() if name in swept[choice.labels]},
+            swept=swept,
         )
     return list(cells.values())
 
 
-def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str], Sequence[str]]) -> str:
+def _same(first: CellChoice, second: CellChoice, titles: Sequence[str]) -> str:
     """A sentence on two choices of the file that are one cell."""
-    sides = [c.policy.where if c.policy.where.startswith("cells[") else _title(c, swept) for c in (first, second)]
+    wheres = [choice.policy.where for choice in (first, second)]
+    sides = [where if where.startswith("cells[") else title for where, title in zip(wheres, titles, strict=True)]
     before, after = first.values, second.values
     whether = [
         f"{name} is {' or '.join(shown(side[name]) if name in side else 'not given' for side in (before, after))}"
@@ -143,8 +144,8 @@ def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str],
     return f"{sides[0]} and {sides[1]} are one and the same cell{why}; leave one of them out"
 
 
-def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
-    """For every set and policy, the parameters that take more than one value there, in the file's order."""
+def _swept(choices: Sequence[CellChoice]) -> Iterator[dict[str, Any]]:
+    """For every choice, its values of the parameters that take more than one value on its set with its policy."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for choice in choices:
         groups.setdefault(choice.labels, []).append(choice.values)
@@ -159,13 +160,8 @@ def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
             several = f"{table}.{kind}" in varied or not any(n.startswith(f"{table}.") for n in varied)
             varied = [n for n in varied if not (n.startswith(f"{table}.") if several else n == table)]
         swept[labels] = varied
-    return swept
-
-
-def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Sequence[str]]) -> str:
-    values = choice.values
-    varied = [f"{name}={_short(values[name])}" for name in swept[choice.labels] if name in values]
-    return "/".join(choice.labels) + (f" ({', '.join(varied)})" if varied else "")
+    for choice in choices:
+        yield {name: value for name, value in choice.values.items() if name in swept[choice.labels]}
 
 
 def _short(value: Any) -> str:
@@ -281,23 +277,16 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
 def _described(policy: Choice, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A policy's options that shape it, and its numbers: (options, parameters)."""
     fields = params._asdict() if hasattr(params, "_asdict") else params if isinstance(params, Mapping) else {}
-    parameters = {str(n): _listed(value) for n, value in fields.items() if n != "horizon" and _is_numeric(value)}
+    parameters = {}
+    for name, value in fields.items():
+        array = np.asarray(None if isinstance(value, (Mapping, str)) else value)
+        if name != "horizon" and array.dtype.kind in "fiub" and array.size <= 16:  # what a table can show
+            parameters[str(name)] = array.tolist() if np.all(np.isfinite(array)) else None  # as JSON can write it
     if policy.custom:
         return dict(policy.values), parameters
     options = {**policies.options(policy.source), **policy.values}
     common = {name: options.pop(name, default) for name, default in _COMMON.items()}
     return {n: v for n, v in options.items() if n not in parameters and v is not None}, {**common, **parameters}
-
-
-def _is_numeric(value: Any) -> bool:
-    """Whether a policy's parameter is a number, or a few of them, that a table can show."""
-    return not isinstance(value, (Mapping, str)) and np.asarray(value).dtype.kind in "fiub" and np.size(value) <= 16
-
-
-def _listed(value: Any) -> Any:
-    """The number, or the numbers in a list; None for what is not finite, which JSON cannot write."""
-    array = np.asarray(value)
-    return array.tolist() if np.all(np.isfinite(array)) else None
 
 
 def _identity(spec: Mapping[str, Any], built: work.Built, entry: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import queue
 import secrets
 import time
@@ -222,12 +223,7 @@ class Cluster:
         )
 
     def _outcome(self, future: Any) -> PartOutcome:
-        """What became of a part.
-
-        Raises:
-            ConnectionError: the scheduler is gone; Dask tells by cancelling every future.
-            InputError: a worker refused it.
-        """
+        """What became of a part; raises what `run` does."""
         from distributed import KilledWorker
 
         if future.status == "error":
@@ -236,7 +232,7 @@ class Cluster:
                 last = str(getattr(error.last_worker, "address", error.last_worker))
                 return PartOutcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
             return PartOutcome(None, named(error), self.name)
-        if future.status != "finished":
+        if future.status != "finished":  # Dask cancels every future when the scheduler is gone
             raise self._lost()
         try:
             answer: Mapping[str, Any] = future.result(timeout=_GATHER_SECONDS)
@@ -248,11 +244,7 @@ class Cluster:
         return PartOutcome(answer["result"], None, answer["worker"])
 
     def _watch(self) -> Iterator[set[str]]:
-        """Addresses of the workers, for ever; looked up once a second, when those that are gone are told.
-
-        Raises:
-            ConnectionError: the scheduler is gone, or there has been no worker for a minute.
-        """
+        """Addresses of the workers, for ever; looked up once a second, when those that are gone are told."""
         there: set[str] = set()
         looked, seen = float("-inf"), time.monotonic()  # the last look, and the last one that met a worker
         while True:
@@ -293,12 +285,8 @@ def _spread(parts: Sequence[Part]) -> list[Part]:
 
     Workers then compile different programs at a time, and find those of the others in the compile cache.
     """
-    counts = collections.Counter[int]()
-    ranks = {}
-    for part in parts:
-        ranks[part.number] = counts[part.program]
-        counts[part.program] += 1
-    return sorted(parts, key=lambda part: ranks[part.number])
+    rank: dict[int, Iterator[int]] = collections.defaultdict(itertools.count)  # of the next part of each program
+    return sorted(parts, key=lambda part: next(rank[part.program]))
 
 
 def _places(hosts: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:

@@ -7,7 +7,7 @@ import fnmatch
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from linbet_jax.errors import InputError
 from linbet_jax.sweep.model import (
@@ -58,11 +58,7 @@ _SET_KEYS = tuple(name for name in SetTable.model_fields if name not in ("set", 
 CELL_KEYS = (*CellTable.model_fields, *_SET_KEYS)  # of one of [[cells]], beside the policy's options
 
 
-class _Axis(NamedTuple):
-    """A list in the file: where it is, and the values it takes."""
-
-    path: str
-    values: list[Any]
+_Axes = Mapping[str, list[Any]]  # lists in the file: where each is, and the values it takes
 
 
 def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
@@ -187,25 +183,28 @@ def _check_horizon(horizon: Any, source: str, where: str) -> None:
         raise InputError(f"{where}.horizon: is missing; only S1 to S4 have the paper's own: give one here or for all")
 
 
-def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> list[_Axis]:
+def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> _Axes:
     """The lists of a set, a policy and their horizon, which stands at the path."""
-    horizons = [_axis(path, horizon)] if isinstance(horizon, list) else []
-    return [*horizons, *_lists(played.values, played.where), *_lists(player.values, player.where)]
+    horizons = [(path, horizon)] if isinstance(horizon, list) else []
+    axes = dict([*horizons, *_lists(played.values, played.where), *_lists(player.values, player.where)])
+    for place, values in axes.items():
+        _check_axis(place, values)
+    return axes
 
 
-def _lists(values: Mapping[str, Any], where: str) -> Iterator[_Axis]:
+def _lists(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, list[Any]]]:
     """The lists of a table with their paths; tables in it (a law, options) may hold lists too."""
     for name, value in values.items():
         path = f"{where}.{name}"
         if isinstance(value, list) and name != "theta_star":
-            yield _axis(path, value)
+            yield path, value
         elif isinstance(value, dict):
             yield from () if is_mixture(value) else _lists(value, path)
         elif not isinstance(value, (str, int, float, list)):
             raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
 
 
-def _axis(path: str, values: list[Any]) -> _Axis:
+def _check_axis(path: str, values: list[Any]) -> None:
     if not values:
         raise InputError(f"{path} = []: must hold at least one value")
     for index, value in enumerate(values):
@@ -216,7 +215,6 @@ def _axis(path: str, values: list[Any]) -> _Axis:
         if path.rpartition(".")[2] in TABLES and _holds_list(value):
             plural = "paths" if "path" in value else "laws"
             raise InputError(f"{path}[{index}] = {shown(value)}: a list of {plural} holds {plural} with single values")
-    return _Axis(path, values)
 
 
 def _holds_list(value: Any) -> bool:
@@ -247,28 +245,29 @@ class _Zips:
         self._used: set[tuple[int, int]] = set()
         self._lists: list[str] = []
 
-    def combinations(self, axes: Sequence[_Axis]) -> Iterator[dict[str, Any]]:
+    def combinations(self, axes: _Axes) -> Iterator[dict[str, Any]]:
         """Every combination of the lists, path to value; those of one group step together, the others multiply."""
         owner: dict[str, int] = {}
-        for axis in axes:
-            self._lists += [axis.path] if axis.path not in self._lists else []
+        for path in axes:
+            self._lists += [path] if path not in self._lists else []
             for group, patterns in enumerate(self._groups):
-                hits = [n for n, pattern in enumerate(patterns) if fnmatch.fnmatchcase(axis.path, pattern)]
+                hits = [n for n, pattern in enumerate(patterns) if fnmatch.fnmatchcase(path, pattern)]
                 self._used |= {(group, n) for n in hits}
-                if hits and owner.setdefault(axis.path, group) != group:
-                    raise InputError(f"zip[{group}]: {axis.path} is in zip[{owner[axis.path]}] already")
-        bundles: dict[int | str, list[_Axis]] = {}  # by the number of their group; lists in none by their path
-        for axis in axes:
-            bundle = bundles.setdefault(owner.get(axis.path, axis.path), [])
-            if bundle and len(bundle[0].values) != len(axis.values):
+                if hits and owner.setdefault(path, group) != group:
+                    raise InputError(f"zip[{group}]: {path} is in zip[{owner[path]}] already")
+        bundles: dict[int | str, list[str]] = {}  # paths by the number of their group; those in none by themselves
+        for path, values in axes.items():
+            bundle = bundles.setdefault(owner.get(path, path), [])
+            if bundle and len(axes[bundle[0]]) != len(values):
                 raise InputError(
-                    f"zip[{owner[axis.path]}]: {bundle[0].path} has {len(bundle[0].values)} values and {axis.path} has "
-                    f"{len(axis.values)}; paired lists have one length"
+                    f"zip[{owner[path]}]: {bundle[0]} has {len(axes[bundle[0]])} values and {path} has {len(values)}; "
+                    "paired lists have one length"
                 )
-            bundle.append(axis)
-        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles.values()]
+            bundle.append(path)
+        steps = [list(zip(*(axes[path] for path in bundle), strict=True)) for bundle in bundles.values()]
+        paths = list(itertools.chain(*bundles.values()))
         for combination in itertools.product(*steps):
-            yield {path: value for part in combination for path, value in part.items()}
+            yield dict(zip(paths, itertools.chain(*combination), strict=True))
 
     def check_used(self) -> None:
         """Raises InputError for a path that names no list."""
@@ -295,8 +294,8 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     options = policy_table.options | {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
     played = Choice(cell.set, source, _set_values(source, set_table, where), where)
     player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
-    for axis in _axes(played, player, horizon, f"{where}.horizon"):
-        raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
+    for path, values in _axes(played, player, horizon, f"{where}.horizon").items():
+        raise InputError(f"{path}: a cell has one value, and this has {len(values)}; name one in the cell")
     return CellChoice(played, player, horizon if isinstance(horizon, int) else None)
 
 
