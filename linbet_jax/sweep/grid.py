@@ -106,7 +106,6 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
     if not document.cells and not (document.sets and document.policies):
         missing = "policies" if document.sets else "sets"
         raise InputError(f"{missing}: is missing; a sweep has [sets.NAME] and [policies.NAME] tables, or [[cells]]")
-    zips = _Zips(document.zip)
     names = list(document.sets)
     for label, table in document.policies.items():
         for index, wanted in enumerate(table.sets or ()):
@@ -114,11 +113,16 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: no such set{nearest(wanted, names)}")
             if wanted in (table.sets or ())[:index]:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: is named twice; each set plays once")
-    cells = []
+    cells, paths = [], dict[str, None]()  # and every list of the file
     for set_label, (policy_label, policy) in itertools.product(document.sets, document.policies.items()):
         if policy.sets is None or set_label in policy.sets:
-            cells += _product(document, set_label, policy_label, zips)
-    zips.check_used()
+            cells += _product(document, set_label, policy_label, paths)
+    for group, patterns in enumerate(document.zip):
+        for n, pattern in enumerate(patterns):
+            if not any(_matches(path, [pattern]) for path in paths):
+                raise InputError(
+                    f"zip[{group}][{n}] = {pattern!r}: names no list in this file{nearest(pattern, paths)}"
+                )
     cells += [_single(document, index, table) for index, table in enumerate(document.cells)]
     return tuple(cells)
 
@@ -126,8 +130,8 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
 # One set with one policy ---------------------------------------------------------------------------------------------
 
 
-def _product(document: Document, set_label: str, policy_label: str, zips: _Zips) -> list[CellChoice]:
-    """The cells of one set with one policy: every combination of the values of their lists."""
+def _product(document: Document, set_label: str, policy_label: str, paths: dict[str, None]) -> list[CellChoice]:
+    """The cells of one set with one policy: every combination of the values of their lists, whose paths are noted."""
     set_table, policy_table = document.sets[set_label], document.policies[policy_label]
     where = f"sets.{set_label}"
     source = _set_source(set_label, set_table, where)
@@ -137,13 +141,15 @@ def _product(document: Document, set_label: str, policy_label: str, zips: _Zips)
     if horizon is None:
         horizon, path = document.horizon, "horizon"
     _check_horizon(horizon, source, where)
+    axes = _axes(played, player, horizon, path)
+    paths |= dict.fromkeys(axes)
     return [
         CellChoice(
             dataclasses.replace(played, values=_filled(played.values, chosen, played.where)),
             dataclasses.replace(player, values=_filled(player.values, chosen, player.where)),
             chosen[path] if isinstance(horizon, list) else horizon,
         )
-        for chosen in zips.combinations(_axes(played, player, horizon, path))
+        for chosen in _combinations(axes, document.zip)
     ]
 
 
@@ -237,46 +243,29 @@ def _filled(values: Mapping[str, Any], chosen: Mapping[str, Any], where: str) ->
 # Paired lists --------------------------------------------------------------------------------------------------------
 
 
-class _Zips:
-    """The file's `zip`: lists that step together."""
+def _combinations(axes: _Axes, zips: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+    """Every combination of the lists, path to value; those of one group step together, the others multiply."""
+    owner: dict[str, int] = {}
+    for path, (group, patterns) in itertools.product(axes, enumerate(zips)):
+        if _matches(path, patterns) and owner.setdefault(path, group) != group:
+            raise InputError(f"zip[{group}]: {path} is in zip[{owner[path]}] already")
+    bundles: dict[int | str, list[str]] = {}  # paths by the number of their group; those in none by themselves
+    for path, values in axes.items():
+        bundle = bundles.setdefault(owner.get(path, path), [])
+        if bundle and len(axes[bundle[0]]) != len(values):
+            raise InputError(
+                f"zip[{owner[path]}]: {bundle[0]} has {len(axes[bundle[0]])} values and {path} has {len(values)}; "
+                "paired lists have one length"
+            )
+        bundle.append(path)
+    steps = [list(zip(*(axes[path] for path in bundle), strict=True)) for bundle in bundles.values()]
+    paths = list(itertools.chain(*bundles.values()))
+    for combination in itertools.product(*steps):
+        yield dict(zip(paths, itertools.chain(*combination), strict=True))
 
-    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
-        self._groups = groups
-        self._used: set[tuple[int, int]] = set()
-        self._lists: list[str] = []
 
-    def combinations(self, axes: _Axes) -> Iterator[dict[str, Any]]:
-        """Every combination of the lists, path to value; those of one group step together, the others multiply."""
-        owner: dict[str, int] = {}
-        for path in axes:
-            self._lists += [path] if path not in self._lists else []
-            for group, patterns in enumerate(self._groups):
-                hits = [n for n, pattern in enumerate(patterns) if fnmatch.fnmatchcase(path, pattern)]
-                self._used |= {(group, n) for n in hits}
-                if hits and owner.setdefault(path, group) != group:
-                    raise InputError(f"zip[{group}]: {path} is in zip[{owner[path]}] already")
-        bundles: dict[int | str, list[str]] = {}  # paths by the number of their group; those in none by themselves
-        for path, values in axes.items():
-            bundle = bundles.setdefault(owner.get(path, path), [])
-            if bundle and len(axes[bundle[0]]) != len(values):
-                raise InputError(
-                    f"zip[{owner[path]}]: {bundle[0]} has {len(axes[bundle[0]])} values and {path} has {len(values)}; "
-                    "paired lists have one length"
-                )
-            bundle.append(path)
-        steps = [list(zip(*(axes[path] for path in bundle), strict=True)) for bundle in bundles.values()]
-        paths = list(itertools.chain(*bundles.values()))
-        for combination in itertools.product(*steps):
-            yield dict(zip(paths, itertools.chain(*combination), strict=True))
-
-    def check_used(self) -> None:
-        """Raises InputError for a path that names no list."""
-        for group, patterns in enumerate(self._groups):
-            for n, pattern in enumerate(patterns):
-                if (group, n) not in self._used:
-                    raise InputError(
-                        f"zip[{group}][{n}] = {pattern!r}: names no list in this file{nearest(pattern, self._lists)}"
-                    )
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
 # Single cells --------------------------------------------------------------------------------------------------------
