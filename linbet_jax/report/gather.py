@@ -18,8 +18,8 @@ from linbet_jax import theory
 from linbet_jax.figures.colors import policy_colors
 from linbet_jax.figures.pictures import Band, GrowthLine, Line
 from linbet_jax.statistics import regret
-from linbet_jax.sweep.store import CellFileError, Rows
-from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare, spoiled
+from linbet_jax.sweep.store import Rows
+from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare
 
 __all__ = [
     "PairedComparison",
@@ -41,6 +41,7 @@ FloatArray = NDArray[np.float64]
 
 STATISTICS = ("mean", "low", "high", "median", "trimmed_mean")  # of a summary, in the order of a band's fields
 POINTS = 90  # of a curve in a picture
+LEVEL = 0.95  # coverage of every interval: what `statistics.regret` takes by default
 SHOWN = 10  # curves, boxes or lines in one picture
 SYMBOLS = {"delta": "δ", "epsilon": "ε", "ridge": "λ", "theta_norm": "S", "arm_norm": "D", "mean_bound": "L"}
 
@@ -118,7 +119,6 @@ class SweepReport:
     parameters: tuple[ParameterPanel, ...]  # one panel per swept parameter, set and horizon
     growths: tuple[GrowthLine, ...]  # one per policy and setting with two horizons or more
     colors: Mapping[str, str]  # registry name of every policy to its colour
-    level: float  # coverage of every interval
 
     @property
     def variants(self) -> list[PolicyVariant]:
@@ -143,40 +143,31 @@ class SweepReport:
         return tuple(problems)
 
 
-def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
-    """Reads every cell once and works out what the report shows.
-
-    Args:
-        sweep: an opened sweep folder, whatever its state.
-        level: coverage of the intervals, in (0, 1).
-    """
+def gather(sweep: Results) -> SweepReport:
+    """Reads every cell of an opened sweep folder, whatever its state, once, and works out what the report shows."""
     colors = policy_colors(cell.family for cell in sweep.cells)
-    cells: list[LoadedCell] = []
-    variants: dict[str, PolicyVariant] = {}  # by cell, their labels still to come
-    for cell in sweep.cells:
-        marked = cell
-        if cell.readable:
-            try:
-                variants[cell.id] = _variant(cell, cell.run(), colors[cell.family], level)
-            except CellFileError as error:
-                marked = spoiled(cell, error)
-        cells.append(marked)
-    whole = Results(sweep.path, sweep.manifest, cells)
-    groups = list(grouped(cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
+    whole = Results(sweep.path, sweep.manifest, sweep.cells)  # one of our own: cells that cannot be read are marked
+    runs = map(whole.run_of, sweep.cells)
+    variants = {cell.id: _variant(cell, run, colors[cell.family]) for cell, run in runs if run is not None}
+    groups = list(grouped(whole.cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
     settings = [
-        _setting(members, title, detail, variants, whole.swept, level)
+        _setting(members, title, detail, variants, whole.swept)
         for members, (title, detail) in zip(groups, _titles(groups, whole.swept), strict=True)
     ]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
-    ordered = [of_cell[cell.id] for cell in cells if cell.id in of_cell]  # as in the sweep file
+    ordered = [of_cell[cell.id] for cell in whole.cells if cell.id in of_cell]  # as in the sweep file
     parameters = swept_parameters(whole)
+    panels = [
+        _parameter_panel(name, [other for other in parameters if other != name], members)
+        for name in parameters
+        for members in grouped(ordered, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values()
+    ]
     return SweepReport(
         sweep=whole,
         settings=tuple(settings),
-        parameters=tuple(_parameter_panels(ordered, parameters)),
-        growths=tuple(_growths(ordered, parameters, level)),
+        parameters=tuple(panel for panel in panels if panel is not None),
+        growths=tuple(_growths(ordered, parameters)),
         colors=colors,
-        level=level,
     )
 
 
@@ -241,9 +232,9 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _variant(cell: LoadedCell, run: Rows, color: str, level: float) -> PolicyVariant:
+def _variant(cell: LoadedCell, run: Rows, color: str) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
-    curve = regret.summarize(run.regret[:, at], run.health, level=level)
+    curve = regret.summarize(run.regret[:, at], run.health)
     unhealthy, journey = run.health != 0, cell.journey
     timed = journey.run_seconds > 0 and journey.seed_pulls > 0
     return PolicyVariant(
@@ -253,7 +244,7 @@ def _variant(cell: LoadedCell, run: Rows, color: str, level: float) -> PolicyVar
         band=Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS)),
         theory=_bound_exponent(cell),
         cell=cell,
-        final=regret.summarize(run.regret[:, -1], run.health, level=level),
+        final=regret.summarize(run.regret[:, -1], run.health),
         run=run.last,
         troubles=tuple(zip(run.seeds[unhealthy].tolist(), run.health[unhealthy].tolist(), strict=True)),
         rate=journey.seed_pulls / journey.run_seconds if timed else math.nan,
@@ -308,7 +299,6 @@ def _setting(
     detail: str,
     unnamed: Mapping[str, PolicyVariant],
     swept: Sequence[str],
-    level: float,
 ) -> Setting:
     labels = _labels(members, swept)
     variants = [dataclasses.replace(unnamed[cell.id], label=labels[cell.id]) for cell in members if cell.id in unnamed]
@@ -325,7 +315,7 @@ def _setting(
         shown=tuple(shown),
         absent=tuple(cell for cell in members if not cell.whole),
         labels=labels,
-        comparison=_compared(shown, level),
+        comparison=_compared(shown),
     )
 
 
@@ -347,7 +337,7 @@ def _worth_showing(variants: Sequence[PolicyVariant]) -> list[PolicyVariant]:
     return [variant for variant in variants if variant.cell.id in unique]
 
 
-def _compared(shown: Sequence[PolicyVariant], level: float) -> PairedComparison | None:
+def _compared(shown: Sequence[PolicyVariant]) -> PairedComparison | None:
     usable = [variant for variant in shown if variant.final.n > 0]
     if len(usable) < 2:
         return None
@@ -355,15 +345,13 @@ def _compared(shown: Sequence[PolicyVariant], level: float) -> PairedComparison 
     matrix: dict[tuple[str, str], CellPair] = {}
     for first, second in itertools.permutations(usable, 2):
         if np.intersect1d(first.run.seeds, second.run.seeds).size:
-            matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run, level=level)
+            matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run)
     pairs = [(v, matrix[v.label, best.label]) for v in usable if (v.label, best.label) in matrix]
     values, health = _common_seeds(usable)
     ranks: tuple[regret.Rank, ...] = ()
     if values.size:
         labels = [variant.label for variant in usable]
-        ranks = regret.rank_table(
-            dict(zip(labels, values.T, strict=True)), dict(zip(labels, health.T, strict=True)), level=level
-        )
+        ranks = regret.rank_table(dict(zip(labels, values.T, strict=True)), dict(zip(labels, health.T, strict=True)))
     return PairedComparison(best, tuple(pairs), ranks, matrix)
 
 
@@ -403,46 +391,37 @@ def _held_at(cell: LoadedCell, held: Mapping[str, Any]) -> bool:
     return all(cell.value(name) is None or _text(cell.value(name)) == _text(value) for name, value in held.items())
 
 
-def _parameter_panels(variants: Sequence[PolicyVariant], parameters: Sequence[str]) -> Iterable[ParameterPanel]:
-    for name in parameters:
-        others = [other for other in parameters if other != name]
-        for members in grouped(variants, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values():
-            owners = [variant for variant in members if variant.cell.value(name) is not None]
-            # Beside the parameter itself a line's cells differ in nothing.
-            lines, note = _lines(owners, others), ""
-            if len(lines) > SHOWN:
-                held = {other: value for other in others if (value := _reference(owners, other)) is not None}
-                lines, best = _at_the_reference(lines, held)
-                words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
-                also = "; besides, each policy's best radius scale" if best else ""
-                note = f"Other parameters held at {', '.join(words)}{also}; all combinations are in the table."
-            if lines and _differing([variant.cell for variant in owners], [name]):
-                without = [variant for variant in members if variant.cell.value(name) is None]
-                yield _parameter_panel(name, others, lines[:SHOWN], without, note)
+def _few_lines(lines: list[list[PolicyVariant]], others: Sequence[str]) -> tuple[list[list[PolicyVariant]], str]:
+    """Lines that a picture can show, and a note on what was left out.
 
-
-def _at_the_reference(
-    lines: Sequence[list[PolicyVariant]], held: Mapping[str, Any]
-) -> tuple[list[list[PolicyVariant]], bool]:
-    """Lines whose other parameters are these, then those of each policy's best radius scale; whether there are such."""
-    first = [line for line in lines if _held_at(line[0].cell, held)]
+    Of many these are the lines whose other parameters are those of the reference, then those of each policy's best
+    radius scale.
+    """
+    if len(lines) <= SHOWN:
+        return lines, ""
+    owners = [variant for line in lines for variant in line]
+    held = {other: value for other in others if (value := _reference(owners, other)) is not None}
     rest = {name: value for name, value in held.items() if name != "radius_scale"}
-    if len(rest) == len(held):
-        return first, False
-    scaled = [line for line in lines if _held_at(line[0].cell, rest)]
-    of_policy = grouped(scaled, lambda line: line[0].cell.policy).values()
-    least = [min(group, key=lambda line: min(map(_mean, line))) for group in of_policy]
-    best = [line for line in least if not any(line is other for other in first)]
-    return [*first, *best], bool(best)
+    chosen = [line for line in lines if _held_at(line[0].cell, held)]
+    also = ""
+    if len(rest) < len(held):
+        scaled = [line for line in lines if _held_at(line[0].cell, rest)]
+        of_policy = grouped(scaled, lambda line: line[0].cell.policy).values()
+        least = [min(group, key=lambda line: min(map(_mean, line))) for group in of_policy]
+        best = [line for line in least if not any(line is other for other in chosen)]
+        chosen += best
+        also = "; besides, each policy's best radius scale" if best else ""
+    words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
+    note = f"Other parameters held at {', '.join(words)}{also}; all combinations are in the table."
+    return chosen[:SHOWN], note
 
 
-def _parameter_panel(
-    name: str,
-    others: Sequence[str],
-    lines: Sequence[Sequence[PolicyVariant]],
-    without: Sequence[PolicyVariant],
-    note: str,
-) -> ParameterPanel:
+def _parameter_panel(name: str, others: Sequence[str], members: Sequence[PolicyVariant]) -> ParameterPanel | None:
+    """Variants of one set and horizon along a parameter; None where it does not vary."""
+    owners = [variant for variant in members if variant.cell.value(name) is not None]
+    lines, note = _few_lines(_lines(owners, others), others)  # beside the parameter itself a line's cells are alike
+    if not lines or not _differing([variant.cell for variant in owners], [name]):
+        return None
     values = [variant.cell.value(name) for line in lines for variant in line]
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     names = () if numeric else tuple(dict.fromkeys(plain_value(value) for value in values))
@@ -458,19 +437,19 @@ def _parameter_panel(
         telling = _differing([other[0].cell for other in lines if other[0].cell.policy == cell.policy], others)
         label = ", ".join([base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
         drawn.append(_line(label, ordered, [place(variant) for variant in ordered]))
-    flat = [v for v in without[: max(0, SHOWN - len(drawn))] if math.isfinite(float(v.final.mean))]
+    without = [variant for variant in members if variant.cell.value(name) is None][: max(0, SHOWN - len(drawn))]
     return ParameterPanel(
         parameter=name,
-        title=lines[0][0].cell.set,
-        detail=f"T = {lines[0][0].cell.horizon:,}",
+        title=members[0].cell.set,
+        detail=f"T = {members[0].cell.horizon:,}",
         ticks=None if numeric else names,
         lines=tuple(drawn),
-        level=tuple(_line(v.label, [v], [math.nan]) for v in flat),
+        level=tuple(_line(v.label, [v], [math.nan]) for v in without if math.isfinite(float(v.final.mean))),
         note=note,
     )
 
 
-def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level: float) -> Iterable[GrowthLine]:
+def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str]) -> Iterable[GrowthLine]:
     groups = _lines([variant for variant in variants if variant.final.n > 0], parameters, "set", "dtype")
     firsts = [members[0].cell for members in groups]
     for members, first in zip(groups, firsts, strict=True):
@@ -486,13 +465,13 @@ def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level
             band=_stacked(ordered, horizons),
             theory=ordered[0].theory,
             title=first.set,
-            fit=_fitted(ordered, horizons, level),
+            fit=_fitted(ordered, horizons),
         )
 
 
-def _fitted(variants: Sequence[PolicyVariant], horizons: Sequence[int], level: float) -> regret.Estimate | None:
+def _fitted(variants: Sequence[PolicyVariant], horizons: Sequence[int]) -> regret.Estimate | None:
     values, health = _common_seeds(variants)
     try:
-        return regret.exponent_interval(horizons, values, health, level=level) if values.size else None
+        return regret.exponent_interval(horizons, values, health) if values.size else None
     except ValueError:  # no seed healthy at every horizon, or a mean of 0: no power of T to fit
         return None

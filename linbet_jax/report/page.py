@@ -16,7 +16,15 @@ import jinja2
 from linbet_jax._version import __version__
 from linbet_jax.figures.sheets import Picture, inline_svg
 from linbet_jax.report import tables
-from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name, pulls_per_second
+from linbet_jax.report.gather import (
+    LEVEL,
+    PairedComparison,
+    Setting,
+    SweepReport,
+    grouped,
+    parameter_name,
+    pulls_per_second,
+)
 from linbet_jax.report.pictures import better
 from linbet_jax.statistics.tables import between, duration, number
 from linbet_jax.sweep.table import LoadedCell
@@ -85,7 +93,7 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             style=_resource("page.css"),
             script=_resource("page.js"),
             version=__version__,
-            level=f"{report.level:.0%}",
+            level=f"{LEVEL:.0%}",
             sections=[(key, title) for key, (title, there) in present.items() if there],
             folder=folder,
             name=str(manifest.get("name") or folder),

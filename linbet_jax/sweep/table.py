@@ -35,7 +35,6 @@ __all__ = [
     "listed_cells",
     "load",
     "loaded_cells",
-    "spoiled",
 ]
 
 WORDS = pa.dictionary(pa.int32(), pa.string())
@@ -253,7 +252,7 @@ class Results:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
         errors = []
         for cell in cells:
-            read, run = self._run_of(cell)
+            read, run = self.run_of(cell)
             if run is not None:
                 yield cell, run
             elif read.state in _SPOILED or read is not cell:
@@ -262,14 +261,14 @@ class Results:
             count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
             warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
 
-    def _run_of(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
+    def run_of(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
         """A cell with its replications; with None, and noted in `cells`, where its file cannot be read after all."""
         if not cell.readable:
             return cell, None
         try:
             return cell, cell.run()
         except CellFileError as error:
-            marked = spoiled(cell, error)
+            marked = dataclasses.replace(cell, state=error.state, stored=0, unhealthy=0, error=str(error))
             self.cells = tuple(marked if other.id == cell.id else other for other in self.cells)
             return marked, None
 
@@ -418,7 +417,7 @@ class Results:
         types |= {name: pa.int64() if name in ("unhealthy", "n") else pa.float64() for name in _STATISTICS}
         rows = []
         for listed in self.cells:
-            cell, run = self._run_of(listed)
+            cell, run = self.run_of(listed)
             numbers = {}
             if run is not None:
                 final = regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level)
@@ -519,11 +518,6 @@ def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
     scale = cell.parameters.get("radius_scale")
     literal = not isinstance(scale, (int, float)) or scale == 1.0
     return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
-
-
-def spoiled(cell: LoadedCell, error: CellFileError) -> LoadedCell:
-    """The cell, with the reason why its file gives no rows."""
-    return dataclasses.replace(cell, state=error.state, stored=0, unhealthy=0, error=str(error))
 
 
 def compare(
