@@ -26,19 +26,9 @@ _COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.statistics.tuning")  # whose 
 def sources_of(*modules: str) -> dict[str, bytes]:
     """What is written in the files of this package that importing these modules runs, by their places in it."""
     home = Path(__file__).parent.parent
-    statements: dict[str, bytes] = {}
-    waiting = list(modules)
-    while waiting:
-        place = home.parent
-        for part in waiting.pop().split("."):
-            place = place / part
-            file = place / "__init__.py" if place.is_dir() else place.with_name(f"{part}.py")
-            where = file.relative_to(home.parent).as_posix()
-            if where not in statements and file.is_file():
-                source = sources.read(file.read_bytes())
-                statements[where] = source.statements
-                waiting += [name for _, name in source.imports if name.partition(".")[0] == home.name]
-    return statements
+    files = [file for module in modules for file in sources.files(home.parent, module)]
+    held = sources.reached(files, home.parent, lambda name: name.partition(".")[0] == home.name)
+    return {path.relative_to(home.parent).as_posix(): source.statements for path, source in held.items()}
 
 
 @functools.cache

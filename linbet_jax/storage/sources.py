@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Source", "read"]
+__all__ = ["Source", "files", "reached", "read"]
 
 _UNSAID = ("ctx", "kind", "type_comment")  # of a node: they follow from the rest, or say nothing
 
@@ -32,6 +34,31 @@ def read(content: bytes) -> Source:
     except (SyntaxError, ValueError, RecursionError):
         return Source(content, ())
     return Source("".join(words).encode("utf-8", "backslashreplace"), tuple(imports))
+
+
+def files(base: Path, name: str) -> Iterator[Path]:
+    """Files below a folder that importing a module or member of this name runs."""
+    place = base
+    for part in name.strip(".").split("."):
+        place = place / part
+        yield from (file for file in (place.with_name(f"{part}.py"), place / "__init__.py") if file.is_file())
+
+
+def reached(paths: Iterable[Path], folder: Path, counts: Callable[[str], bool]) -> dict[Path, Source]:
+    """Sources, and those that they import from a folder, however many imports away, by names that count."""
+    held: dict[Path, Source] = {}
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path in held:
+            continue
+        held[path] = read(path.read_bytes())
+        if path.is_relative_to(folder):
+            bases = (folder, *path.parents)  # by the number of leading dots
+            for level, name in held[path].imports:
+                if counts(name):
+                    waiting += files(bases[min(level, len(bases) - 1)], name)
+    return held
 
 
 def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> None:
