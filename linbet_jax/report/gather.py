@@ -147,13 +147,9 @@ def gather(sweep: Results) -> SweepReport:
     """Reads every cell of an opened sweep folder, whatever its state, once, and works out what the report shows."""
     colors = policy_colors(cell.family for cell in sweep.cells)
     whole = Results(sweep.path, sweep.manifest, sweep.cells)  # one of our own: cells that cannot be read are marked
-    runs = map(whole.run_of, sweep.cells)
-    variants = {cell.id: _variant(cell, run, colors[cell.family]) for cell, run in runs if run is not None}
-    groups = list(grouped(whole.cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
-    settings = [
-        _setting(members, title, detail, variants, whole.swept)
-        for members, (title, detail) in zip(groups, _titles(groups, whole.swept), strict=True)
-    ]
+    groups = list(grouped(sweep.cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
+    titles = _titles([members[0] for members in groups], whole.swept)
+    settings = [_setting(whole, members, *titles[members[0].id], colors) for members in groups]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
     ordered = [of_cell[cell.id] for cell in whole.cells if cell.id in of_cell]  # as in the sweep file
     parameters = swept_parameters(whole)
@@ -232,7 +228,7 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _variant(cell: LoadedCell, run: Rows, color: str) -> PolicyVariant:
+def _variant(cell: LoadedCell, run: Rows, color: str, label: str) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
     curve = regret.summarize(run.regret[:, at], run.health)
     unhealthy, journey = run.health != 0, cell.journey
@@ -240,7 +236,7 @@ def _variant(cell: LoadedCell, run: Rows, color: str) -> PolicyVariant:
     return PolicyVariant(
         family=cell.family,
         color=color,
-        label="",
+        label=label,
         band=Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS)),
         theory=_bound_exponent(cell),
         cell=cell,
@@ -251,9 +247,8 @@ def _variant(cell: LoadedCell, run: Rows, color: str) -> PolicyVariant:
     )
 
 
-def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> list[tuple[str, str]]:
-    """(title, detail) per group; what tells groups of one set and horizon apart is in the detail."""
-    firsts = [members[0] for members in groups]
+def _titles(firsts: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """(title, detail) of each setting, by its first cell; the detail says what tells settings of one horizon apart."""
     titles: dict[str, tuple[str, str]] = {}
     for twins in grouped(firsts, lambda cell: (cell.set, cell.horizon)).values():
         names = dict.fromkeys(name for twin in twins for name in twin.bandit if name != "instance_hash")
@@ -267,7 +262,7 @@ def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> lis
             detail += [cell.dtype] if dtypes else []
             detail += [f"instance {str(cell.bandit.get('instance_hash'))[:6]}"] if instances else []
             titles[cell.id] = (cell.set, ", ".join(detail))
-    return [titles[cell.id] for cell in firsts]
+    return titles
 
 
 def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]:
@@ -294,14 +289,15 @@ def _bound_exponent(cell: LoadedCell) -> float | None:
 
 
 def _setting(
-    members: Sequence[LoadedCell],
-    title: str,
-    detail: str,
-    unnamed: Mapping[str, PolicyVariant],
-    swept: Sequence[str],
+    sweep: Results, members: Sequence[LoadedCell], title: str, detail: str, colors: Mapping[str, str]
 ) -> Setting:
-    labels = _labels(members, swept)
-    variants = [dataclasses.replace(unnamed[cell.id], label=labels[cell.id]) for cell in members if cell.id in unnamed]
+    labels, variants, absent = _labels(members, sweep.swept), [], []
+    for cell in members:
+        read, run = sweep.run_of(cell)
+        if run is not None:
+            variants.append(_variant(cell, run, colors[cell.family], labels[cell.id]))
+        if not read.whole:
+            absent.append(read)
     shown = _worth_showing(variants)
     facts = members[0].bandit
     told = [name for name in ("K", "d", "epsilon") if name in facts and (name, facts[name]) != ("K", 0)]  # 0: a ball
@@ -313,7 +309,7 @@ def _setting(
         facts=", ".join([*(str(facts[name]) for name in ("law", "drift") if name in facts), *words]),
         variants=tuple(variants),
         shown=tuple(shown),
-        absent=tuple(cell for cell in members if not cell.whole),
+        absent=tuple(absent),
         labels=labels,
         comparison=_compared(shown),
     )
