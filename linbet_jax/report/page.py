@@ -67,19 +67,6 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
     summaries = [_summary(report, setting) for setting in report.settings]
     of_policy = grouped(sweep.cells, lambda cell: cell.policy)
-    present = {
-        "overview": ("Overview", True),
-        "regret": ("Regret against pulls", True),
-        "final": ("Final regret", "final-regret" in kinds),
-        "parameters": ("Parameters", report.parameters),
-        "growth": ("Growth in T", report.growths),
-        "paired": ("Paired differences", compared),
-        "speed": ("Speed", "speed" in kinds),
-        "health": ("Health", True),
-        "table": ("Table", True),
-        "source": ("Sweep file", True),
-    }
-    folder = sweep.path.name
     sweep_file = manifest.pop("sweep_file", None)
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -94,9 +81,7 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             script=_resource("page.js"),
             version=__version__,
             level=f"{LEVEL:.0%}",
-            sections=[(key, title) for key, (title, there) in present.items() if there],
-            folder=folder,
-            name=str(manifest.get("name") or folder),
+            name=str(manifest.get("name") or sweep.path.name),
             lede=_lede(report),
             manifest={
                 "status": manifest.get("status"),
@@ -106,9 +91,7 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             manifest_text=json.dumps(manifest, indent=1, ensure_ascii=False),
             tiles=_tiles(report),
             winners=_winners(compared),
-            single=any(variant.final.n == 1 for variant in report.variants),
             legend=[(report.colors[cells[0].family], cells[0].label) for cells in of_policy.values()],
-            drawable=sum(bool(setting.shown) for setting in report.settings),
             swept=[
                 (name, parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
                 for name, panels in grouped(report.parameters, lambda panel: panel.parameter).items()
@@ -119,8 +102,6 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             times=_times(report),
             absent=_absent(report),
             troubled=_troubled(report),
-            seeds=f"{sum(variant.final.seeds for variant in report.variants):,}",
-            cells=f"{len(report.variants):,}",
             summaries=summaries,
             above=tables.ABOVE in tables.statistics(report),
             opened=sum(len(table.rows) for *_, table in summaries) <= OPEN_ROWS,
