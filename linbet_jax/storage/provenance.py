@@ -77,11 +77,7 @@ def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
 
 
 def _content(value: Any) -> Any:
-    """A value as plain data without memory addresses: what pickling takes down, classes by their names.
-
-    Raises:
-        TypeError: for what has no such data; the message is its `repr`.
-    """
+    """A value as plain data without memory addresses: what pickling takes down; TypeError for what has none."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(value)
         return array.dtype.str, array.shape, _content(array.tolist())

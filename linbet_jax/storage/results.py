@@ -96,11 +96,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-        RunFolderError: the file is not there, or holds no JSON.
-    """
+    """What a JSON file holds; RunFolderError where it is not there, or holds no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -108,11 +104,7 @@ def read_json(path: Path) -> Any:
 
 
 def sweep_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a sweep's folder.
-
-    Raises:
-        RunFolderError: there is no such folder, or no sweep in it.
-    """
+    """The manifest of a sweep's folder; RunFolderError where there is no such folder, or no sweep in it."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     if not (folder / MANIFEST).exists():
@@ -126,11 +118,7 @@ def sweep_manifest(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock; the kernel frees it when its holder dies, however it dies.
-
-    Raises:
-        RunFolderError: another process holds it.
-    """
+    """Holds the folder's lock; the kernel frees it when its holder dies, however it dies."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         if not _flock(descriptor):

@@ -58,11 +58,7 @@ class PlannedCell(NamedTuple):
 
 
 def block_size(sweep: Sweep, platform: str) -> int:
-    """Seeds per block: the file's, or the default of the kind of device.
-
-    Raises:
-        InputError: more than a CPU can take.
-    """
+    """Seeds per block: the file's, where a CPU can take so many (else InputError), or the device's default."""
     if platform == "cpu" and sweep.block_size is not None and sweep.block_size > MAX_CPU_BLOCK:
         raise InputError(f"{sweep.file}: block_size = {sweep.block_size}: must be at most {MAX_CPU_BLOCK} on CPU")
     return sweep.block_size or (CPU_BLOCK if platform == "cpu" else GPU_BLOCK)

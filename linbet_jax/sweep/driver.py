@@ -155,11 +155,7 @@ def run(
 def preview(
     sweep: Sweep, out: Path | str, executor: Executor, *, refuse_extra: bool = True
 ) -> list[tuple[PlannedCell, int]]:
-    """The cells of a sweep with the seeds that its folder lacks of each; nothing is changed, and no row is read.
-
-    Raises:
-        InputError: the sweep cannot be built, or a run would refuse the folder.
-    """
+    """The cells of a sweep and the seeds of each that its folder lacks, by its notes; refuses what `run` refuses."""
     cells, folder = _claim(sweep, Path(out), executor, refuse_extra=refuse_extra)
     if folder.path.exists():
         folder.check()
@@ -199,11 +195,7 @@ def _cells(extra: Sequence[Any]) -> str:
 
 
 def check(sweep: Sweep) -> None:
-    """Builds every cell, so that what cannot run is told before an executor is started.
-
-    Raises:
-        InputError: the sweep cannot be built.
-    """
+    """Builds every cell, so that what cannot run is told (InputError) before an executor is started."""
     plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
 
 

@@ -127,11 +127,7 @@ def _start_anew(name: str, folder: Path, where: str) -> None:
 
 
 def _declare(module: ModuleType, folder: Path, where: str) -> None:
-    """Notes the files that a module, and those that it imports from the folder, name in lists called FILES.
-
-    Raises:
-        InputError: it is no such list, a file is not there, or there is no list where files may be read unseen.
-    """
+    """Notes the files that a module, and those that it imports from the folder, name in lists called FILES."""
     contents = {str(path): source for path, source in _sources(module, folder).items()}
     noted = reads.held(folder)
     declared = False

@@ -153,11 +153,7 @@ class Document(_Strict):
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of a sweep file, and what it says.
-
-    Raises:
-        InputError: it cannot be read, or is no TOML.
-    """
+    """The text of a sweep file, and what it says; InputError where it cannot be read or is no TOML."""
     try:
         text = io.StringIO(decoded(path.read_bytes()), newline=None).read()
     except (OSError, ValueError) as error:
@@ -169,11 +165,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def decoded(content: bytes) -> str:
-    """A file's text, with or without a byte-order mark.
-
-    Raises:
-        ValueError: it is not UTF-8.
-    """
+    """A file's text, with or without a byte-order mark; ValueError where it is not UTF-8."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content:
         raise ValueError("it is UTF-16, or no text at all; save it as UTF-8")
     try:
@@ -184,11 +176,7 @@ def decoded(content: bytes) -> str:
 
 
 def override(file: str, data: dict[str, Any], assignment: str) -> None:
-    """Applies one `path.to.field=value` to the data in place; the value is TOML, or a bare string.
-
-    Raises:
-        InputError: no assignment, or its path runs through something that holds no fields.
-    """
+    """Applies one `path.to.field=value` to the data in place; the value is TOML, or a bare string."""
     path, equals, text = assignment.partition("=")
     parts = [part.strip() for part in path.split(".")]
     if not equals or not all(parts):

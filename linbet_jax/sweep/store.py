@@ -238,11 +238,7 @@ class CellFileError(RunFolderError):
 
 
 def read_notes(path: Path, identity: str) -> dict[str, Any]:
-    """The JSON that a cell's file carries beside its rows: id, cell, facts, notes, seeds (first, count) and so on.
-
-    Raises:
-        CellFileError: the file is not there, cannot be read, is damaged, or is another cell's.
-    """
+    """What a cell's file carries beside its rows: id, cell, facts, notes, seeds (first, count) and so on."""
     with _reading(path), path.open("rb") as file:
         return _notes(parquet.read_metadata(file), identity)
 
@@ -250,9 +246,8 @@ def read_notes(path: Path, identity: str) -> dict[str, Any]:
 def read_run(path: Path, identity: str) -> Rows:
     """The rows of one cell's file, in arrays of the caller's own.
 
-    Raises:
-        CellFileError: the file is not there, cannot be read, is damaged, is another cell's, its rows are no table of
-            seeds by records, or a healthy seed in it holds a number that is not finite.
+    It is damaged, too, where its rows are no table of seeds by records, or a healthy seed holds a number that is not
+    finite.
     """
     with _reading(path):
         # From memory: a file that is replaced meanwhile does not change under the reader.

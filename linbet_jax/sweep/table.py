@@ -523,11 +523,7 @@ def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
 def compare(
     first: LoadedCell, second: LoadedCell, run: Rows, other: Rows, *, quantity: str = "regret", level: float = 0.95
 ) -> CellPair:
-    """Two cells compared over the seeds that both hold.
-
-    Raises:
-        InputError: the two have no seed in common.
-    """
+    """Two cells compared over the seeds that both hold; InputError where there is none."""
     from linbet_jax.statistics import regret
 
     _, at, beside = np.intersect1d(run.seeds, other.seeds, assume_unique=True, return_indices=True)
@@ -544,11 +540,7 @@ def compare(
 
 
 def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The cells that a sweep's manifest, read from this path, lists.
-
-    Raises:
-        RunFolderError: the list, or a cell in it, is not as a sweep writes it.
-    """
+    """The cells that a manifest, read from this path, lists; RunFolderError where it is not as a sweep writes it."""
     cells = manifest.get("cells", [])
     if not isinstance(cells, list):
         raise RunFolderError(f"{path} is damaged: its cells are {cells!r}, not a list")
@@ -568,11 +560,7 @@ def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]
 def loaded_cells(
     folder: Path, manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]]
 ) -> tuple[LoadedCell, ...]:
-    """The cells of a sweep's folder, from its manifest, the events of its journal and the notes of its files.
-
-    Raises:
-        RunFolderError: the manifest is damaged.
-    """
+    """The cells of a sweep's folder, from its manifest, the events of its journal and the notes of its files."""
     journeys = journal.journeys(events)
     return tuple(_loaded(folder, cell, journeys) for cell in listed_cells(folder / MANIFEST, manifest))
 

@@ -19,10 +19,7 @@ class Local:
     """Worker processes on this machine.
 
     Attributes:
-        workers: how many; None is one per core, or one per GPU.
-
-    Raises:
-        InputError: not from 1 to the cores that this process may use.
+        workers: how many, from 1 to the cores that this process may use; None is one per core, or one per GPU.
     """
 
     workers: int | None = None

@@ -60,11 +60,7 @@ def build(cell: Mapping[str, Any]) -> Built:
 
 
 def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
-    """The bandit of a set's plain data (see `worlds.spec`); equal data give the same object.
-
-    Raises:
-        ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
-    """
+    """The bandit of a set's plain data (see `worlds.spec`); equal data give the same object."""
     matters = world["source"] == LOWER_BOUND or "drift" in world["values"]
     return _bandit(_Plain(world["content"], world), horizon if matters else 0)
 

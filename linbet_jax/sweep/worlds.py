@@ -31,11 +31,7 @@ _PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own
 
 
 def spec(choice: Choice, folder: Path) -> dict[str, Any]:
-    """A set as plain data: its values, with the arms of a file read in, and `content`, the hash of it all.
-
-    Raises:
-        InputError: a file or a module that is not there or not usable; the message begins with the field.
-    """
+    """A set as plain data: its values, files read in, and `content`, the hash of it all. Messages name the field."""
     plain: dict[str, Any] = {"label": choice.label, "source": choice.source, "values": dict(choice.values)}
     if choice.source == ARMS:
         arms = _arms(folder / choice.values["arms"], f"{choice.where}.arms")
