@@ -16,8 +16,6 @@ from linbet_jax.report.pictures import pictures
 from linbet_jax.storage.results import write_text
 from linbet_jax.sweep.table import load
 
-__all__ = ["FORMATS", "PANELS", "WrittenReport", "write_report"]
-
 FORMATS = ("html", "pdf", "png")
 PANELS = 24  # pictures of one kind
 

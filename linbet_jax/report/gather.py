@@ -21,20 +21,6 @@ from linbet_jax.statistics import regret
 from linbet_jax.sweep.store import Rows
 from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare
 
-__all__ = [
-    "PairedComparison",
-    "ParameterPanel",
-    "PolicyVariant",
-    "Setting",
-    "SweepReport",
-    "gather",
-    "grouped",
-    "parameter_name",
-    "plain_value",
-    "pulls_per_second",
-    "swept_parameters",
-]
-
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 FloatArray = NDArray[np.float64]

@@ -29,8 +29,6 @@ from linbet_jax.report.pictures import better
 from linbet_jax.statistics.tables import between, duration, number
 from linbet_jax.sweep.table import LoadedCell
 
-__all__ = ["page"]
-
 OPEN_ROWS = 40  # a table with more rows is folded up, set by set
 LISTED = 200  # unhealthy seeds written out
 

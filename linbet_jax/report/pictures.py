@@ -25,8 +25,6 @@ from linbet_jax.report.gather import (
 from linbet_jax.statistics.regret import Share, Summary
 from linbet_jax.statistics.tables import between, number
 
-__all__ = ["better", "pictures"]
-
 
 def pictures(report: SweepReport, *, panels: int) -> list[Picture]:
     """Every picture of a report, at most `panels` of each kind: the rest of a large sweep is in the tables alone."""

@@ -9,8 +9,6 @@ from linbet_jax.statistics import tables
 from linbet_jax.statistics.tables import between, escaped_markdown, number
 from linbet_jax.sweep.table import LoadedCell
 
-__all__ = ["ABOVE", "QUANTILES", "csv_text", "headings", "latex", "markdown", "rows", "statistics"]
-
 QUANTILES = (0.9, 0.99)  # of the final regret over seeds, shown beside mean and median
 ABOVE = "above uniform"  # share of seeds whose final regret is above uniform play's mean, where that is in the sweep
 _QUANTILE_NAMES = [f"{probability:g} quantile" for probability in QUANTILES]

@@ -18,8 +18,6 @@ from linbet_jax._version import __version__
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.storage import sources
 
-__all__ = ["code_digest", "constants", "environment", "instance_digest", "numerics"]
-
 _COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.statistics.tuning")  # whose numbers are kept: all that is in a cell
 
 

@@ -24,18 +24,6 @@ import numpy as np
 
 from linbet_jax.errors import InputError
 
-__all__ = [
-    "RunFolder",
-    "RunFolderError",
-    "digest",
-    "in_use",
-    "read_json",
-    "replacing",
-    "sweep_manifest",
-    "write_json",
-    "write_text",
-]
-
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
 
 

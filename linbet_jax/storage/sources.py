@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Source", "files", "reached", "read"]
-
 _UNSAID = ("ctx", "kind", "type_comment")  # of a node: they follow from the rest, or say nothing
 
 

@@ -25,8 +25,6 @@ from linbet_jax.sweep.model import TABLES, CellChoice, Choice, Sweep, in_words
 from linbet_jax.sweep.schema import nearest, shown, unknown_key
 from linbet_jax.sweep.table import COLUMNS
 
-__all__ = ["GPU_BLOCK", "PlannedCell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
-
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
 _RESERVED = (*COLUMNS, "dtype")  # what no option may be called

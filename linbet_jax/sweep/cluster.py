@@ -23,8 +23,6 @@ from linbet_jax.sweep import launch, targets, worker
 from linbet_jax.sweep.estimate import COMPILE_SECONDS
 from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
 
-__all__ = ["Cluster"]
-
 WINDOW = 2  # parts given to one worker at a time: one runs, one waits
 _TICK_SECONDS = 1.0  # between looks at which workers there are
 _ALONE_SECONDS = 60.0  # without any worker before the run is given up

@@ -26,8 +26,6 @@ from linbet_jax.sweep.model import Sweep
 from linbet_jax.sweep.store import FACTS, Piece, Rows, Store, merged_facts
 from linbet_jax.sweep.table import listed_cells
 
-__all__ = ["SweepProgress", "SweepSummary", "check", "preview", "run"]
-
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
 _SHOWN = 6  # differences that a refusal names

@@ -11,8 +11,6 @@ from linbet_jax.sweep.cells import PlannedCell
 from linbet_jax.sweep.executors import Executor
 from linbet_jax.sweep.model import Sweep
 
-__all__ = ["COMPILE_SECONDS", "dry_run", "seed_seconds"]
-
 COMPILE_SECONDS = 3.0  # a program, when it is not in the compile cache
 _BYTES_PER_ROW = 16.0  # of a cell's file: regret and payoff hardly compress, the other columns hardly need anything
 

@@ -15,8 +15,6 @@ from linbet_jax.errors import named
 from linbet_jax.simulation.lanes import lanes_of
 from linbet_jax.sweep.work import run_part
 
-__all__ = ["Advance", "Executor", "InProcess", "Part", "PartOutcome", "Wanted"]
-
 _THREADS = 2  # parts of this process at a time: one is compiled while another one runs
 
 

@@ -33,8 +33,6 @@ from linbet_jax.sweep.schema import (
     shown,
 )
 
-__all__ = ["CELL_KEYS", "SETS", "read"]
-
 PAPER = ("S1", "S2", "S3", "S4")
 SETS = (*PAPER, UNIFORM, LOWER_BOUND, *SEPARATING)
 RECORDS = 200

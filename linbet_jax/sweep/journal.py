@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["JOURNAL", "Journal", "Journey", "journeys", "read"]
-
 JOURNAL = "journal.jsonl"
 
 

@@ -20,8 +20,6 @@ from linbet_jax.errors import InputError, named
 from linbet_jax.simulation import runtime
 from linbet_jax.sweep.targets import Address, Local, Slurm, Target
 
-__all__ = ["GPU", "connect", "workers"]
-
 GPU = "GPU"  # the resource that a worker with a GPU offers
 _UP_SECONDS = 60.0  # for local workers to be there: they import JAX
 _ANSWER_SECONDS = 10.0  # for a scheduler to answer and to have a worker

@@ -7,19 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ARMS",
-    "LOWER_BOUND",
-    "SEPARATING",
-    "TABLES",
-    "UNIFORM",
-    "CellChoice",
-    "Choice",
-    "Sweep",
-    "in_words",
-    "is_mixture",
-]
-
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
 SEPARATING = ("lock", "long", "trap")  # further kinds, whose values are dials
 TABLES = {"noise": "law", "drift": "path"}  # values that are tables, and the key that says which kind of thing one is

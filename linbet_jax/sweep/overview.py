@@ -14,8 +14,6 @@ from linbet_jax.storage.results import in_use, sweep_manifest
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.table import LoadedCell, loaded_cells
 
-__all__ = ["Status", "status"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Status:

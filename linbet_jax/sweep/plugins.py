@@ -19,8 +19,6 @@ from linbet_jax.storage import sources
 from linbet_jax.storage.sources import Source
 from linbet_jax.sweep import reads
 
-__all__ = ["call", "files", "load"]
-
 _FILES = "FILES"  # a module's list of the files that it reads
 _DIGEST = "__linbet_source__"  # where a module keeps the hash of the sources that it was imported from
 _UNSEEN_MODULES = ("duckdb", "h5py", "netCDF4", "polars", "pyarrow", "safetensors", "sqlite3")

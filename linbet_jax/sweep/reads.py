@@ -14,8 +14,6 @@ from typing import Any
 
 import jax
 
-__all__ = ["any_ever", "apart", "forget", "held", "is_own", "keep", "name", "watched"]
-
 _watching: dict[int, set[str]] = {}  # what is opened now is added to each of these
 _held: dict[Path, dict[str, str]] = {}  # what modules of this process have read, by sweep folder and name from there
 

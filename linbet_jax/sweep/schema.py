@@ -19,20 +19,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from linbet_jax.errors import InputError
 
-__all__ = [
-    "CellTable",
-    "Document",
-    "PolicyTable",
-    "SetTable",
-    "checked",
-    "decoded",
-    "nearest",
-    "override",
-    "read_toml",
-    "shown",
-    "unknown_key",
-]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]

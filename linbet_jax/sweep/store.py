@@ -22,8 +22,6 @@ from pyarrow import parquet
 from linbet_jax.errors import named
 from linbet_jax.storage.results import CELLS, RunFolderError, digest, replacing
 
-__all__ = ["SCHEMA", "CellFileError", "Piece", "Rows", "Store", "merged_facts", "read_notes", "read_run"]
-
 METADATA = "linbet_jax"
 SCHEMA = pa.schema(
     [

@@ -26,17 +26,6 @@ from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_
 if TYPE_CHECKING:
     from linbet_jax.statistics import regret
 
-__all__ = [
-    "CellPair",
-    "LoadedCell",
-    "PartialSweepWarning",
-    "Results",
-    "compare",
-    "listed_cells",
-    "load",
-    "loaded_cells",
-]
-
 WORDS = pa.dictionary(pa.int32(), pa.string())
 QUANTITIES = ("regret", "payoff")
 NAMES = ("set", "policy", "label", "horizon")

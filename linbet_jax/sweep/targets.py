@@ -9,8 +9,6 @@ from typing import Any
 from linbet_jax.errors import InputError
 from linbet_jax.simulation import runtime
 
-__all__ = ["Address", "Local", "Slurm", "Target", "parse"]
-
 ALLOWED = "local, local:N, tcp://HOST:PORT, tls://HOST:PORT or slurm"
 
 

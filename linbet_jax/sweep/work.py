@@ -30,8 +30,6 @@ from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM
 
-__all__ = ["Built", "build", "build_bandit", "law", "run_part"]
-
 _DEFAULT_BEST_MEAN = 1.0
 _KEPT = 2048  # bandits and policies that a process keeps built
 

@@ -19,8 +19,6 @@ from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.storage import provenance
 from linbet_jax.sweep.work import run_part
 
-__all__ = ["WorkerSetup", "compute", "numbers", "prepare", "where"]
-
 
 class WorkerSetup(NamedTuple):
     """What the driver asks of its workers."""

@@ -24,8 +24,6 @@ from linbet_jax.sweep import plugins, work
 from linbet_jax.sweep.model import ARMS, Choice
 from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
-__all__ = ["drift_in_words", "instance_hash", "spec", "with_files"]
-
 EMPIRICAL = "Empirical"  # the law of numbers in a file
 _PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own for each arm"}  # laws no file can hold
 
