@@ -137,14 +137,8 @@ class Store:
             left.unlink(missing_ok=True)
         pieces = []
         for path in (self.cell_path(cell), *sorted(parts.glob("*.parquet"))):
-            if not path.exists():
-                continue
-            piece = _verified(path, cell, rounds)
-            if piece is None:
-                # It stays until a better one replaces it: it may be the disk that cannot be read just now.
-                self.damaged.append(path.relative_to(self.folder).as_posix())
-            else:
-                pieces.append(piece)
+            with self._noting_damage(path), _reading(path):
+                pieces.append(_verified(path, cell, rounds))
         return sorted(pieces, key=lambda piece: (piece.start, -piece.stop))
 
     def write_part(self, cell: Mapping[str, Any], rows: Rows, facts: Mapping[str, Any]) -> Path:
@@ -197,21 +191,25 @@ class Store:
 
     def read_columns(self, cell: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
         """Columns and facts of a cell; None where there is no file, or a damaged one, which is noted in `damaged`."""
-        path = self.cell_path(cell)
-        if not path.exists():
-            return None
-        try:
+        path, held = self.cell_path(cell), None
+        with self._noting_damage(path), _reading(path):
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 meta = _meta(file.metadata)
                 table = file.read()
             columns = {name: table[name].to_numpy() for name in table.column_names}
-            sound = meta["id"] == cell and _sealed(_columns_digest(columns), meta)
-        except Exception:  # broken bytes make the readers raise nearly anything
-            sound = False
-        if not sound:
-            self.damaged.append(path.name)
-            return None
-        return columns, meta["facts"]
+            if meta["id"] != cell or not _sealed(_columns_digest(columns), meta):
+                raise ValueError("it is not what was written")
+            held = columns, meta["facts"]
+        return held
+
+    @contextlib.contextmanager
+    def _noting_damage(self, path: Path) -> Iterator[None]:
+        """Passes over a file that cannot be used; it stays: it may be the disk that cannot be read just now."""
+        try:
+            yield
+        except CellFileError as error:
+            if error.state != "missing":
+                self.damaged.append(path.relative_to(self.folder).as_posix())
 
 
 def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -302,27 +300,22 @@ def _read(path: Path, cell: Mapping[str, Any] | None = None) -> Iterator[Rows]:
             yield _rows(table)
 
 
-def _verified(path: Path, cell: str, rounds: Sequence[int]) -> Piece | None:
-    """What a file holds, or None when it is damaged in any way or another cell's."""
-    try:
-        with parquet.ParquetFile(path) as file:
-            if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-                return None
-            meta = _meta(file.metadata)
-        total, first, unhealthy = hashlib.sha256(), meta["seeds"][0], 0
-        seed = first
-        for rows in _read(path, meta["cell"]):
-            if rows.start != seed or rows.rounds.tolist() != list(rounds):
-                return None
-            seed = rows.stop
-            unhealthy += rows.unhealthy
-            _digest(total, rows)
-        if (meta["id"], meta["unhealthy"], sum(meta["seeds"])) != (cell, unhealthy, seed) or not _sealed(total, meta):
-            return None
-        names = (meta["cell"]["set"], meta["cell"]["policy"], meta["cell"]["label"])
-        return Piece(first, seed, unhealthy, names, {name: meta[name] for name in FACTS}, path)
-    except Exception:  # broken bytes make the readers raise nearly anything
-        return None
+def _verified(path: Path, cell: str, rounds: Sequence[int]) -> Piece:
+    """What a file holds, when its every byte is what was written for this cell."""
+    with parquet.ParquetFile(path) as file:
+        notes = _notes(file.metadata, cell)
+        sound = file.schema_arrow.remove_metadata().equals(SCHEMA)
+    total, unhealthy = hashlib.sha256(), 0
+    start = stop = notes["seeds"][0]
+    for rows in _read(path, notes["cell"]):
+        sound &= rows.start == stop and rows.rounds.tolist() == list(rounds)
+        stop = rows.stop
+        unhealthy += rows.unhealthy
+        _digest(total, rows)
+    if not sound or (notes["unhealthy"], sum(notes["seeds"])) != (unhealthy, stop) or not _sealed(total, notes):
+        raise ValueError("it is not what was written")
+    names = (notes["cell"]["set"], notes["cell"]["policy"], notes["cell"]["label"])
+    return Piece(start, stop, unhealthy, names, {name: notes[name] for name in FACTS}, path)
 
 
 def _write(
