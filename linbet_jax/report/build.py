@@ -45,9 +45,6 @@ def write_report(
         panels: pictures of one kind at most; the tables hold every cell.
         say: told what is being done.
 
-    Returns:
-        The files and the sweep's problems.
-
     Raises:
         InputError: unknown formats, fewer than one panel, no sweep in the folder, or a place that cannot be written to.
     """

@@ -31,12 +31,9 @@ def sources_of(*modules: str) -> dict[str, bytes]:
 
 @functools.cache
 def code_digest(*modules: str) -> str:
-    """Hash of what is written in the files of this package that decide numbers.
+    """Hash of what is written in the modules that compute the numbers, and in all of this package that they import.
 
     Files that only draw, print or keep are not among them, and comments, docstrings and layout count nowhere.
-
-    Args:
-        *modules: those that compute the numbers; every one that they import counts with them.
     """
     total = hashlib.sha256()
     for name, statements in sorted(sources_of(*modules).items()):
@@ -105,12 +102,9 @@ def constants(bandit: LinearBandit) -> dict[str, float]:
 
 
 def numerics(dtype: str, kind: str, modules: Sequence[str] = _COMPUTING) -> dict[str, Any]:
-    """What decides the numbers beside the experiment itself: two runs with other values here are two runs.
+    """What decides the numbers, computed by these modules on a device with this name, beside the experiment itself.
 
-    Args:
-        dtype: "float64" or "float32".
-        kind: the device's own name.
-        modules: of this package, those that compute the numbers.
+    Two runs with other values here are two runs.
     """
     settings: Any = jax.config
     return {

@@ -66,7 +66,9 @@ def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> No
             imports += [(0, alias.name) for alias in value.names]
         elif isinstance(value, ast.ImportFrom):
             imports += [(value.level, f"{value.module or ''}.{alias.name}") for alias in value.names]
-        elif isinstance(value, ast.If) and _is_for_types(value.test):
+        elif isinstance(value, ast.If) and "TYPE_CHECKING" in (
+            getattr(value.test, name, "") for name in ("id", "attr")
+        ):
             value.body = []
         words.append(f"({type(value).__name__}")
         fields = value.__dict__
@@ -85,10 +87,6 @@ def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> No
         words.append("]")
     else:
         words.append(repr(value))
-
-
-def _is_for_types(test: ast.expr) -> bool:
-    return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
 
 
 def _without_words(raised: object) -> object:

@@ -72,7 +72,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
 
     Args:
         sweep: from `grid.read`.
-        numerics: versions, code, device and dtype; part of every cell's identity.
+        numerics: from `numerics_of`; part of every cell's identity.
         platform: "cpu" or "gpu"; decides the block size.
 
     Raises:
@@ -173,7 +173,8 @@ def _world(choice: Choice, sweep: Sweep) -> dict[str, Any]:
         return world
     with _placing(choice):
         work.build_bandit(world, 0)
-        return worlds.with_files(world, plugins.files(world, "set", **choice.values.get("options", {})))
+        files = plugins.files(world, "set", **choice.values.get("options", {}))
+    return {**world, "files": files, "content": digest([world["content"], files])} if files else world
 
 
 def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dict[str, Any], work.Built]:

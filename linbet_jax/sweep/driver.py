@@ -404,7 +404,8 @@ class _Run:
         ill = f", UNHEALTHY seeds {state.unhealthy}" if state.unhealthy else ""
         whole = sum(end.health.size for end in state.ends) == seeds
         regret = f"regret {_mean(state.ends)}" if whole else f"seeds {seeds}"
-        self._report(f"{cell.title}  {regret}{ill} ({_seconds(times)})")
+        compiling = f", compile {times['compile_seconds']:.1f} s" if times["compile_seconds"] >= 0.05 else ""
+        self._report(f"{cell.title}  {regret}{ill} ({times['run_seconds']:.1f} s{compiling})")
 
     def _fail(self, state: _State, error: str, worker: str) -> None:
         if state.error is not None:
@@ -427,11 +428,6 @@ def _mean(ends: Sequence[Rows]) -> str:
         return "of no healthy seed"
     spread = f" ± {number(np.std(final, ddof=1))} sd" if final.size > 1 else ""
     return f"{number(np.mean(final))}{spread}"
-
-
-def _seconds(times: Mapping[str, Any]) -> str:
-    compiling = f", compile {times['compile_seconds']:.1f} s" if times["compile_seconds"] >= 0.05 else ""
-    return f"{times['run_seconds']:.1f} s{compiling}"
 
 
 # Whose folder it is --------------------------------------------------------------------------------------------------

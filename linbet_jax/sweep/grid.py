@@ -273,7 +273,10 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     """One of `[[cells]]`: a set and a policy, from the tables of these names where there are any, and its own keys."""
     where = f"cells[{index}]"
     set_keys = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
-    set_table = _merged(document.sets.get(cell.set), set_keys, cell.set, where)
+    table = document.sets.get(cell.set)
+    named = {"set": cell.set} if ":" in cell.set else {}
+    base = named if table is None else table.model_dump(exclude_none=True)
+    set_table = checked(SetTable, {**base, **set_keys}, f"{where}.")
     source = _set_source(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
     _check_horizon(horizon, source, where)
@@ -284,11 +287,3 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     for path, values in _axes(played, player, horizon, f"{where}.horizon").items():
         raise InputError(f"{path}: a cell has one value, and this has {len(values)}; name one in the cell")
     return CellChoice(played, player, horizon if isinstance(horizon, int) else None)
-
-
-def _merged(table: SetTable | None, keys: Mapping[str, Any], label: str, where: str) -> SetTable:
-    """A set's table with the cell's own keys put over it."""
-    base = {} if table is None else table.model_dump(exclude_none=True)
-    if table is None and ":" in label:
-        base = {"set": label}
-    return checked(SetTable, {**base, **keys}, f"{where}.")

@@ -14,11 +14,7 @@ JOURNAL = "journal.jsonl"
 
 
 class Journal:
-    """An open journal; every event is one line, appended at once.
-
-    Args:
-        folder: the sweep's folder.
-    """
+    """An open journal in a sweep's folder; every event is one line, appended at once."""
 
     def __init__(self, folder: Path) -> None:
         """Opens the file; a line that a killed run left unfinished is ended."""

@@ -37,7 +37,7 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
     Args:
         reference: `package.module:function`; the function may be an attribute of an attribute.
         folder: where this module is looked for first, and what it imports last.
-        where: the field that holds the reference, for messages.
+        where: the field that holds the reference, for messages; likewise below.
 
     Raises:
         InputError: there is no such module or function, importing it fails, or nobody can tell which files it reads.
@@ -70,16 +70,9 @@ def registered(policy: str) -> dict[str, str]:
 
 
 def call(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: Any) -> Any:
-    """What a function of one's own returns.
+    """What a function of one's own returns; InputError where its module, or a file that it reads, is another one here.
 
-    Args:
-        plain: `source`, the reference to it; `folder`; `digest`, what `load` gave; `files`, what `files` gave.
-        where: the field that holds the reference, for messages.
-        *arguments: the function's.
-        **options: the function's.
-
-    Raises:
-        InputError: its module, or a file that it reads, is another one here.
+    The plain data are `source`, the reference to it; `folder`; `digest`, what `load` gave; `files`, what `files` gave.
     """
     source, folder, expected = plain["source"], Path(plain["folder"]), plain.get("files", {})
     name, other = source.partition(":")[0], ""
@@ -181,14 +174,10 @@ class _Finder:
     """Finds modules beside the sweep file; the last of `sys.meta_path`, so that nothing else has their name.
 
     With the folder in front of `sys.path`, a `csv.py` of one's own would be what JAX and Dask import as well.
-
-    Attributes:
-        folder: the sweep file's.
-        names: what was found there.
     """
 
     def __init__(self) -> None:
-        self.folder, self.names = "", {_BESIDE}
+        self.folder, self.names = "", {_BESIDE}  # the sweep file's, and what was found there
 
     def enter(self, folder: Path) -> None:
         """Looks in this folder from now on, and forgets what another sweep's folder gave."""

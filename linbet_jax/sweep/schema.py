@@ -197,16 +197,7 @@ def _value(text: str) -> Any:
 
 
 def checked(model: type[_Model], data: Mapping[str, Any], prefix: str = "") -> _Model:
-    """A table as its model, where it is one.
-
-    Args:
-        model: what the table must be.
-        data: the table.
-        prefix: the path of the table with a dot, for messages.
-
-    Raises:
-        InputError: the path of the first wrong field, and what is allowed.
-    """
+    """A table, whose path with a dot is the prefix, as its model; InputError names the first wrong field."""
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:

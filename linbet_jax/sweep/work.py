@@ -45,11 +45,7 @@ class Built(NamedTuple):
 def build(cell: Mapping[str, Any]) -> Built:
     """The bandit, policy and parameters of a cell's plain data; equal data give the same objects.
 
-    Args:
-        cell: `set` (see `worlds.spec`), `policy` {source, options, where it is found, what it reads} and `horizon`.
-
-    Raises:
-        ValueError: what the bandit's or the policy's own checks say.
+    The data are `set` (see `worlds.spec`), `policy` {source, options, where it is found, what it reads} and `horizon`.
     """
     player, horizon = cell["policy"], cell["horizon"]
     bandit = build_bandit(cell["set"], horizon)

@@ -41,11 +41,7 @@ def where() -> dict[str, Any]:
 
 
 def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
-    """Pins this process to its cores, sets JAX up, and says what it computes on.
-
-    Args:
-        setup: the driver's.
-        dask_worker: Dask's object for this worker; `Client.run` fills it in.
+    """Pins this process to its cores, sets JAX up, and says what it computes on; `Client.run` fills the worker in.
 
     Returns:
         `kind`, `lanes` (devices of this process) and `differences`, what differs from the driver's numbers

@@ -49,11 +49,6 @@ def spec(choice: Choice, folder: Path) -> dict[str, Any]:
     return {**plain, "content": digest(_written(plain))}
 
 
-def with_files(plain: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    """A set's plain data with the files (`plugins.files`) that a function of one's own reads."""
-    return {**plain, "files": files, "content": digest([plain["content"], files])} if files else plain
-
-
 def _written(value: Any) -> Any:
     """The value as JSON can write it, arrays by shape and bytes; other values of a TOML file (dates) as text."""
     if isinstance(value, dict):
