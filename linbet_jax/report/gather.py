@@ -73,9 +73,14 @@ class Setting:
     facts: str  # the bandit in words
     variants: tuple[PolicyVariant, ...]  # cells with replications, in the order of the sweep file
     shown: tuple[PolicyVariant, ...]  # in pictures: all, or when they are many each policy's first and best
-    absent: tuple[LoadedCell, ...]  # cells that are not done, "partial" ones among them
+    cells: tuple[LoadedCell, ...]  # all, in the order of the sweep file
     labels: Mapping[str, str]  # of every cell by its id, those without a variant too
     comparison: PairedComparison | None  # None with fewer than two shown variants
+
+    @property
+    def absent(self) -> list[LoadedCell]:
+        """Cells that are not done, "partial" ones among them."""
+        return [cell for cell in self.cells if not cell.whole]
 
     @property
     def name(self) -> str:
@@ -277,13 +282,11 @@ def _bound_exponent(cell: LoadedCell) -> float | None:
 def _setting(
     sweep: Results, members: Sequence[LoadedCell], title: str, detail: str, colors: Mapping[str, str]
 ) -> Setting:
-    labels, variants, absent = _labels(members, sweep.swept), [], []
-    for cell in members:
-        read, run = sweep.run_of(cell)
+    labels, cells, variants = _labels(members, sweep.swept), [], []
+    for cell, run in map(sweep.run_of, members):
+        cells.append(cell)
         if run is not None:
             variants.append(_variant(cell, run, colors[cell.family], labels[cell.id]))
-        if not read.whole:
-            absent.append(read)
     shown = _worth_showing(variants)
     facts = members[0].bandit
     told = [name for name in ("K", "d", "epsilon") if name in facts and (name, facts[name]) != ("K", 0)]  # 0: a ball
@@ -295,7 +298,7 @@ def _setting(
         facts=", ".join([*(str(facts[name]) for name in ("law", "drift") if name in facts), *words]),
         variants=tuple(variants),
         shown=tuple(shown),
-        absent=tuple(absent),
+        cells=tuple(cells),
         labels=labels,
         comparison=_compared(shown),
     )

@@ -15,16 +15,7 @@ import jinja2
 
 from linbet_jax._version import __version__
 from linbet_jax.figures.sheets import Picture, inline_svg
-from linbet_jax.report import tables
-from linbet_jax.report.gather import (
-    LEVEL,
-    PairedComparison,
-    Setting,
-    SweepReport,
-    grouped,
-    parameter_name,
-    pulls_per_second,
-)
+from linbet_jax.report import gather, tables
 from linbet_jax.report.pictures import better
 from linbet_jax.statistics.tables import between, duration, number
 from linbet_jax.sweep.table import LoadedCell
@@ -51,7 +42,7 @@ class Table(NamedTuple):
     tall: bool
 
 
-def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
+def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
     """The whole page.
 
     Args:
@@ -60,11 +51,11 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
         files: names of the files beside the page, relative to it, for links.
     """
     sweep, manifest = report.sweep, dict(report.sweep.manifest)
-    kinds = grouped(pictures, lambda picture: picture.kind)
+    kinds = gather.grouped(pictures, lambda picture: picture.kind)
     counter = itertools.count(1)
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
     summaries = [_summary(report, setting) for setting in report.settings]
-    of_policy = grouped(sweep.cells, lambda cell: cell.policy)
+    of_policy = gather.grouped(sweep.cells, lambda cell: cell.policy)
     sweep_file = manifest.pop("sweep_file", None)
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -78,7 +69,7 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             style=_resource("page.css"),
             script=_resource("page.js"),
             version=__version__,
-            level=f"{LEVEL:.0%}",
+            level=f"{gather.LEVEL:.0%}",
             name=str(manifest.get("name") or sweep.path.name),
             lede=_lede(report),
             manifest={
@@ -91,8 +82,8 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             winners=_winners(compared),
             legend=[(report.colors[cells[0].family], cells[0].label) for cells in of_policy.values()],
             swept=[
-                (name, parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
-                for name, panels in grouped(report.parameters, lambda panel: panel.parameter).items()
+                (name, gather.parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
+                for name, panels in gather.grouped(report.parameters, lambda panel: panel.parameter).items()
             ],
             exponents=_exponents(report),
             caveats=list(dict.fromkeys(g.fit.caveat for g in report.growths if g.fit is not None and g.fit.caveat)),
@@ -126,7 +117,7 @@ def _table(label: str, head: Sequence[str], rows: Sequence[Row], *, numbers: int
     return Table(label, head, rows, [""] * (len(head) - numbers) + ["number"] * numbers, len(rows) > open_rows)
 
 
-def _lede(report: SweepReport) -> str:
+def _lede(report: gather.SweepReport) -> str:
     sweep, numerics = report.sweep, report.sweep.manifest.get("numerics") or {}
     sets = list(dict.fromkeys(cell.set for cell in sweep.cells))
     policies = list(dict.fromkeys(cell.policy for cell in sweep.cells))
@@ -151,7 +142,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _tiles(report: SweepReport) -> list[tuple[str, str, str]]:
+def _tiles(report: gather.SweepReport) -> list[tuple[str, str, str]]:
     """(name, value, what stands small beside it)."""
     cells = report.sweep.cells
     states = [cell.state for cell in cells]
@@ -166,7 +157,7 @@ def _tiles(report: SweepReport) -> list[tuple[str, str, str]]:
     ]
 
 
-def _winners(compared: Sequence[tuple[Setting, PairedComparison]]) -> Table:
+def _winners(compared: Sequence[tuple[gather.Setting, gather.PairedComparison]]) -> Table:
     body = []
     for setting, comparison in compared:
         first, final = comparison.first, comparison.best.final
@@ -185,7 +176,7 @@ def _winners(compared: Sequence[tuple[Setting, PairedComparison]]) -> Table:
     return _table("Best policy by setting", [*head, "next", "difference", "its interval"], body)
 
 
-def _exponents(report: SweepReport) -> Table:
+def _exponents(report: gather.SweepReport) -> Table:
     body = []
     for growth in report.growths:
         fit, shown = growth.fit, ["–", "–", "–"]
@@ -199,7 +190,7 @@ def _exponents(report: SweepReport) -> Table:
     return _table("Fitted exponents", head, body, numbers=5)
 
 
-def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, Table]:
+def _matrix(report: gather.SweepReport, comparison: gather.PairedComparison) -> tuple[Table, Table]:
     """Every pair of policies, and their ranks over seeds."""
     labels = list(dict.fromkeys(first for first, _ in comparison.matrix))
     winners = [variant.label for variant in comparison.first]
@@ -228,9 +219,9 @@ def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, T
     return matrix, _table("Mean ranks", head, ranks, numbers=5, open_rows=len(ranks))
 
 
-def _times(report: SweepReport) -> Table:
+def _times(report: gather.SweepReport) -> Table:
     body = []
-    for cells in grouped(report.sweep.cells, lambda cell: cell.policy).values():
+    for cells in gather.grouped(report.sweep.cells, lambda cell: cell.policy).values():
         timed = [cell for cell in cells if cell.journey.run_seconds > 0 and cell.journey.seed_pulls > 0]
         if timed:
             run, compiling, pulls = (
@@ -238,16 +229,16 @@ def _times(report: SweepReport) -> Table:
                 for name in ("run_seconds", "compile_seconds", "seed_pulls")
             )
             texts = [timed[0].label, f"{len(timed):,}", _count(pulls), duration(run), duration(compiling)]
-            body.append(Row([*texts, number(pulls_per_second(timed), 4)], report.colors[timed[0].family]))
+            body.append(Row([*texts, number(gather.pulls_per_second(timed), 4)], report.colors[timed[0].family]))
     head = ["policy", "cells", "pulls", "computing", "compiling", "pulls per second"]
     return _table("Time by policy", head, body, numbers=5, open_rows=len(body))
 
 
-def _named(setting: Setting, cell: LoadedCell) -> str:
+def _named(setting: gather.Setting, cell: LoadedCell) -> str:
     return f"{setting.labels[cell.id]} on {setting.name}"
 
 
-def _absent(report: SweepReport) -> Table:
+def _absent(report: gather.SweepReport) -> Table:
     body = [
         Row([_named(setting, cell), cell.state, f"{cell.stored} of {cell.seeds}", cell.error or "–", cell.id])
         for setting in report.settings
@@ -257,7 +248,7 @@ def _absent(report: SweepReport) -> Table:
     return table._replace(kinds=["", "tag", "number", "long", ""])
 
 
-def _troubled(report: SweepReport) -> Table:
+def _troubled(report: gather.SweepReport) -> Table:
     body, left = [], LISTED
     for setting in report.settings:
         for variant in setting.variants:
@@ -272,7 +263,7 @@ def _troubled(report: SweepReport) -> Table:
     return table._replace(kinds=["", "number", "long"])
 
 
-def _summary(report: SweepReport, setting: Setting) -> tuple[str, str, Table]:
+def _summary(report: gather.SweepReport, setting: gather.Setting) -> tuple[str, str, Table]:
     """A setting's title, what stands small beside it, and its rows."""
     best = () if setting.comparison is None else setting.comparison.first
     head, rows = tables.headings(report), tables.rows(report, setting)

@@ -19,9 +19,7 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
     variants = {variant.cell.id: variant for variant in setting.variants}
     columns = statistics(report)
     lines = []
-    for cell in report.sweep.cells:
-        if cell.id not in setting.labels:
-            continue
+    for cell in setting.cells:
         variant = variants.get(cell.id)
         texts = [setting.labels[cell.id], *(plain_value(cell.value(name)) for name in swept_parameters(report.sweep))]
         if variant is None:

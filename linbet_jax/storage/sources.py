@@ -66,9 +66,7 @@ def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> No
             imports += [(0, alias.name) for alias in value.names]
         elif isinstance(value, ast.ImportFrom):
             imports += [(value.level, f"{value.module or ''}.{alias.name}") for alias in value.names]
-        elif isinstance(value, ast.If) and "TYPE_CHECKING" in (
-            getattr(value.test, name, "") for name in ("id", "attr")
-        ):
+        elif isinstance(value, ast.If) and "TYPE_CHECKING" in vars(value.test).values():  # as a name or an attribute
             value.body = []
         words.append(f"({type(value).__name__}")
         fields = value.__dict__

@@ -13,7 +13,7 @@ import itertools
 import queue
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +21,7 @@ from linbet_jax.errors import InputError, named
 from linbet_jax.simulation.runtime import cache_folder
 from linbet_jax.sweep import launch, targets, worker
 from linbet_jax.sweep.estimate import COMPILE_SECONDS
-from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
+from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted, next_part
 
 WINDOW = 2  # parts given to one worker at a time: one runs, one waits
 _TICK_SECONDS = 1.0  # between looks at which workers there are
@@ -150,7 +150,7 @@ class Cluster:
             ConnectionError: the scheduler is gone, or there has been no worker for a minute.
             InputError: a worker that came later would give other numbers.
         """
-        waiting, suspects = collections.deque(_spread(parts)), collections.deque[Part]()
+        waiting, suspects = _spread(parts), list[Part]()
         running: dict[str, tuple[Part, Any]] = {}
         compiled, opening = set[int](), set[int]()  # programs that some worker has, and that a first one compiles
         self._weigh(parts)
@@ -161,7 +161,7 @@ class Cluster:
                 there = next(workers)
                 alone = not waiting  # then suspects, one at a time
                 source, room = (suspects, 1) if alone else (waiting, WINDOW * len(there))
-                while len(running) < room and (part := _next(source, opening)) is not None:
+                while len(running) < room and (part := next_part(source, opening)) is not None:
                     if not wanted(part):
                         continue
                     if self._one_cache and part.program not in compiled:
@@ -267,15 +267,6 @@ class Cluster:
 
     def _lost(self) -> ConnectionError:
         return ConnectionError(f"lost the scheduler of {self._place()}")
-
-
-def _next(source: collections.deque[Part], opening: Collection[int]) -> Part | None:
-    """Takes the first part whose program nobody is compiling just now: it will be in the compile cache soon."""
-    for place, part in enumerate(source):
-        if part.program not in opening:
-            del source[place]
-            return part
-    return None
 
 
 def _spread(parts: Sequence[Part]) -> list[Part]:
