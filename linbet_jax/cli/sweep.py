@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
         from linbet_jax.sweep import driver
         from linbet_jax.sweep.cluster import Cluster
 
-        driver.check(sweep)  # before a cluster is started: it may wait for hours in a queue
         if driver.finished(sweep, out):
             reporter.say("nothing to compute: no cluster is started")
             summary = driver.run(sweep, out, reporter=reporter, **beside)

@@ -271,14 +271,10 @@ def _short(value: object) -> str:
 
 def _plain(value: Any) -> Any:
     """The value in JSON's own types: NumPy numbers and arrays unwrapped, non-finite floats as null."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

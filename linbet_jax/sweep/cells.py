@@ -307,8 +307,3 @@ def entries(cells: Sequence[PlannedCell], seeds: int) -> list[dict[str, Any]]:
         {**c.entry, "title": c.title, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None}
         for c in cells
     ]
-
-
-def swept_names(cells: Sequence[PlannedCell]) -> list[str]:
-    """Names of the parameters that take more than one value, in the order of the file."""
-    return list(dict.fromkeys(name for cell in cells for name in cell.swept))

@@ -18,7 +18,7 @@ from linbet_jax.errors import InputError, named
 from linbet_jax.statistics.tables import number
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import MANIFEST, RunFolder, RunFolderError, differences, digest
-from linbet_jax.sweep.cells import PlannedCell, block_size, entries, numerics_of, plan, swept_names
+from linbet_jax.sweep.cells import PlannedCell, block_size, entries, numerics_of, plan
 from linbet_jax.sweep.estimate import COMPILE_SECONDS, seed_seconds
 from linbet_jax.sweep.executors import Executor, InProcess, Part, PartOutcome
 from linbet_jax.sweep.journal import Journal
@@ -121,7 +121,7 @@ def run(
                 Store(folder.path).drop(entry["id"])
             progress.say(f"removed {_cells(extra)} that {sweep.file} does not list")
             extra = []
-        swept = [*swept_names(cells), *(name for entry in extra for name in entry.get("swept") or ())]
+        listed = [*entries(cells, sweep.seeds), *extra]
         journal = Journal(folder.path)
         folder.update_manifest(
             status="running",
@@ -133,8 +133,8 @@ def run(
             file=os.path.abspath(sweep.file),
             sweep_file=sweep.text,
             overrides=list(sweep.overrides),
-            swept=list(dict.fromkeys(swept)),
-            cells=[*entries(cells, sweep.seeds), *extra],
+            swept=list(dict.fromkeys(name for entry in listed for name in entry.get("swept") or ())),
+            cells=listed,
         )
         try:
             summary = _Run(sweep, cells, folder.path, journal, executor, progress).finish()
@@ -192,13 +192,12 @@ def _cells(extra: Sequence[Any]) -> str:
     return f"{len(extra)} cell{'s' * (len(extra) != 1)}"
 
 
-def check(sweep: Sweep) -> None:
-    """Builds every cell, so that what cannot run is told (InputError) before an executor is started."""
-    plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
-
-
 def finished(sweep: Sweep, out: Path | str) -> bool:
-    """Whether a folder holds the whole sweep as CPUs compute it: a cluster would be started for nothing."""
+    """Whether a folder holds the whole sweep as CPUs compute it: a cluster would be started for nothing.
+
+    Every cell is built, so that what cannot run is told (InputError) before a cluster waits for hours in a queue.
+    """
+    plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
     if sweep.device == "gpu" or not Path(out).is_dir():
         return False
     try:
