@@ -46,7 +46,7 @@ def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequ
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
     summaries = [_summary(report, setting) for setting in report.settings]
     of_policy = gather.grouped(sweep.cells, lambda cell: cell.policy)
-    sweep_file = manifest.pop("sweep_file", None)
+    sweep_file, numerics = manifest.pop("sweep_file", None), manifest.get("numerics") or {}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -61,11 +61,12 @@ def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequ
             version=__version__,
             level=f"{gather.LEVEL:.0%}",
             name=str(manifest.get("name") or sweep.path.name),
-            lede=_lede(report),
             manifest={
                 "status": manifest.get("status"),
                 "sweep_file": str(sweep_file or ""),
                 "overrides": [str(line) for line in manifest.get("overrides") or ()],
+                "versions": [f"{name} {numerics[name]}" for name in ("linbet_jax", "jax") if numerics.get(name)],
+                "devices": (manifest.get("environment") or {}).get("devices") or "",
             },
             manifest_text=json.dumps(manifest, indent=1, ensure_ascii=False),
             count=_count,
@@ -103,24 +104,6 @@ def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequ
 
 def _resource(name: str) -> str:
     return resources.files("linbet_jax.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _lede(report: gather.SweepReport) -> str:
-    sweep, numerics = report.sweep, report.sweep.manifest.get("numerics") or {}
-    sets = list(dict.fromkeys(cell.set for cell in sweep.cells))
-    policies = list(dict.fromkeys(cell.policy for cell in sweep.cells))
-    seeds = sorted({cell.seeds for cell in sweep.cells})
-    span = "0" if not seeds else f"{seeds[0]:,}" if len(seeds) == 1 else f"{seeds[0]:,} to {seeds[-1]:,}"
-    more = f" and {len(sets) - 6} more sets" if len(sets) > 6 else ""
-    device = (sweep.manifest.get("environment") or {}).get("devices")
-    versions = [f"{name} {numerics[name]}" for name in ("linbet_jax", "jax") if numerics.get(name)]
-    parts = [
-        f"{len(policies)} polic{'y' if len(policies) == 1 else 'ies'} on {', '.join(sets[:6])}{more}",
-        f"{span} seed{'' if seeds == [1] else 's'} a cell",
-        str(device or ""),
-        ", ".join(versions),
-    ]
-    return "; ".join(filter(None, parts))
 
 
 def _count(value: float) -> str:
