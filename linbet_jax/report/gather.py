@@ -143,17 +143,16 @@ def gather(sweep: Results) -> SweepReport:
     settings = [_setting(whole, members, *titles[members[0].id], colors) for members in groups]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
     ordered = [of_cell[cell.id] for cell in whole.cells if cell.id in of_cell]  # as in the sweep file
-    parameters = swept_parameters(whole)
     panels = [
-        _parameter_panel(name, [other for other in parameters if other != name], members)
-        for name in parameters
+        _parameter_panel(name, [other for other in whole.parameters if other != name], members)
+        for name in whole.parameters
         for members in grouped(ordered, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values()
     ]
     return SweepReport(
         sweep=whole,
         settings=tuple(settings),
         parameters=tuple(panel for panel in panels if panel is not None),
-        growths=tuple(_growths(ordered, parameters)),
+        growths=tuple(_growths(ordered, whole.parameters)),
         colors=colors,
     )
 
@@ -178,11 +177,6 @@ def pulls_per_second(cells: Iterable[LoadedCell]) -> float:
     """Pulls of cells over the seconds that they were computed in, compiling apart; for figure and table alike."""
     journeys = [cell.journey for cell in cells]
     return sum(journey.seed_pulls for journey in journeys) / sum(journey.run_seconds for journey in journeys)
-
-
-def swept_parameters(sweep: Results) -> list[str]:
-    """What the sweep varies beside sets, policies, horizons and dtypes."""
-    return [name for name in sweep.swept if name not in ("set", "policy", "label", "horizon", "dtype")]
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

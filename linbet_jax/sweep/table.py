@@ -179,6 +179,8 @@ class CellPair:
 class Results:
     """The cells of a sweep folder. Use `load`; `select` gives parts of it.
 
+    Whatever reads rows leaves out a cell whose file cannot be read, with a `PartialSweepWarning` that names it.
+
     Attributes:
         path: the folder, absolute.
         manifest: its manifest, as read.
@@ -223,8 +225,7 @@ class Results:
     def panels(self) -> dict[str, list[tuple[str, str, Rows]]]:
         """What a figure of the sweep shows: for each set and horizon every cell's label, policy and replications.
 
-        A label names the values of the sweep in which the cells of one policy differ. Cells without replications are
-        left out, with a warning where they cannot be read.
+        A label names the values of the sweep in which the cells of one policy differ.
         """
         several = len({cell.horizon for cell in self.cells}) > 1
         titles = {cell.id: f"{cell.set}, T = {cell.horizon:,}" if several else cell.set for cell in self.cells}
@@ -267,6 +268,11 @@ class Results:
         return tuple(str(name) for name in self.manifest.get("swept") or ())
 
     @property
+    def parameters(self) -> list[str]:
+        """What the sweep varies beside sets, policies, horizons and dtypes."""
+        return [name for name in self.swept if name not in (*NAMES, "dtype")]
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Names of the table's columns."""
         return tuple(self._types)
@@ -275,7 +281,7 @@ class Results:
     def _constants(self) -> tuple[str, ...]:
         """Every constant and swept name that some cell has."""
         names = dict.fromkeys(name for cell in self.cells for name in cell.constants)
-        return tuple(names | dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype")))
+        return tuple(names | dict.fromkeys(self.parameters))
 
     @functools.cached_property
     def _types(self) -> dict[str, pa.DataType]:
@@ -288,7 +294,6 @@ class Results:
 
         Columns: seed, pull, regret, payoff, health, set, policy, label, horizon, cell, and one per parameter, option,
         constant of the bandit (`bandit_K`), option of the set (`set_noise`) and swept name, null for cells without it.
-        A cell whose file cannot be read is left out with a `PartialSweepWarning` that names it.
         """
         return self.read()
 
@@ -314,22 +319,15 @@ class Results:
         return pa.Table.from_batches(batches, schema=schema)
 
     def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
+        """The table as a pandas DataFrame; ImportError without pandas."""
         _needs("pandas", "to_pandas")
         return self.table.unify_dictionaries().to_pandas()
 
     def to_xarray(self) -> Any:
-        """The sweep as an xarray Dataset.
+        """The sweep as an xarray Dataset; ImportError without xarray.
 
         Variables: regret and payoff [cell, seed, record], health [cell, seed], pull [cell, record]. What a cell lacks
         is NaN (health and pull: -1). Its names and constants are coordinates along `cell`.
-
-        Raises:
-            ImportError: xarray is not installed.
         """
         xarray = _needs("xarray", "to_xarray")
         runs = list(self._runs(self.cells))
@@ -400,7 +398,7 @@ class Results:
         from linbet_jax.statistics import regret  # which loads SciPy: opening a folder does without
 
         _check_quantity(quantity)
-        swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.swept if n not in (*NAMES, "dtype")}
+        swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.parameters}
         types: dict[str, pa.DataType] = {"cell": pa.string()} | dict.fromkeys(NAMES, pa.string())
         types |= {"horizon": pa.int64(), **swept, "state": pa.string(), "seeds": pa.int64()}
         types |= {name: pa.int64() if name in ("unhealthy", "n") else pa.float64() for name in _STATISTICS}
@@ -430,13 +428,13 @@ class Results:
         Args:
             first: a policy's name, or conditions as in `select`, e.g. `{"policy": "tofu", "radius_scale": 0.03}`.
             second: likewise.
-            quantity: "regret" or "payoff", at the horizon.
-            level: coverage of the intervals, in (0, 1).
+            quantity: as in `summary`.
+            level: likewise.
 
         Returns:
             One entry for every two cells that have set, instance, horizon and dtype in common, and in what neither side
             names are alike: of one policy unless a side names a policy (or family, label or id), and equal in every
-            swept parameter that both have. A cell whose file cannot be read is left out with a `PartialSweepWarning`.
+            swept parameter that both have.
 
         Raises:
             InputError: conditions that no cell meets, no two cells to compare, or an unknown quantity.
