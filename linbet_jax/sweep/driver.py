@@ -23,7 +23,7 @@ from linbet_jax.sweep.estimate import COMPILE_SECONDS, seed_seconds
 from linbet_jax.sweep.executors import Executor, InProcess, Part, PartOutcome
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
-from linbet_jax.sweep.store import FACTS, Piece, Rows, Store, merged_facts
+from linbet_jax.sweep.store import FACTS, Piece, Rows, Store
 from linbet_jax.sweep.table import listed_cells
 
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
@@ -292,7 +292,9 @@ class _Run:
 
     def _write(self, state: _State) -> None:
         """Writes a cell whose pieces are all there."""
-        facts, seeds, cell = merged_facts([piece.facts for piece in state.pieces]), self._sweep.seeds, state.cell
+        seeds, cell = self._sweep.seeds, state.cell
+        reruns = sum(piece.facts["reruns"] for piece in state.pieces)  # in the other facts all pieces agree
+        facts = {**state.pieces[0].facts, "reruns": reruns}
         path = self._store.write_cell(cell.entry, seeds, [piece.rows for piece in state.pieces], facts)
         state.pieces = [Piece(0, seeds, state.unhealthy, cell.names, facts, path)]
 

@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 )
 FACTS = ("facts", "notes", "block_size", "device", "prng", "reruns")
 GROUP_ROWS = 2**17  # rows of a row group, rounded down to whole seeds: what is held in memory while files are merged
-_NUMBERS = SCHEMA.names[:5]
+NUMBERS = SCHEMA.names[:5]
 _DICTIONARIES = ["seed", "pull", "health", "policy", "set"]  # few different values; the others have nearly only such
 
 
@@ -86,6 +86,17 @@ class Rows(NamedTuple):
     def copy(self) -> Rows:
         """The same rows in arrays of their own."""
         return Rows(self.start, self.rounds.copy(), self.regret.copy(), self.payoff.copy(), self.health.copy())
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The same as columns `[S * R]`: seed, pull, regret, payoff and health."""
+        seeds, records = self.regret.shape
+        return {
+            "seed": np.repeat(self.seeds, records),
+            "pull": np.tile(self.rounds, seeds),
+            "regret": self.regret.reshape(-1),
+            "payoff": self.payoff.reshape(-1),
+            "health": np.repeat(self.health, records),
+        }
 
     def part(self, start: int, stop: int) -> Rows:
         """The seeds from start to stop."""
@@ -212,11 +223,6 @@ class Store:
                 self.damaged.append(path.relative_to(self.folder).as_posix())
 
 
-def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts of a whole cell from those of its pieces: they agree but for the reruns, which add up."""
-    return {**facts[0], "reruns": sum(piece["reruns"] for piece in facts)}
-
-
 # Reading a finished cell ---------------------------------------------------------------------------------------------
 
 
@@ -249,7 +255,7 @@ def read_run(path: Path, identity: str) -> Rows:
         # From memory: a file that is replaced meanwhile does not change under the reader.
         file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), page_checksum_verification=True)
         first, count = _notes(file.metadata, identity)["seeds"]
-        rows = _rows(file.read(columns=_NUMBERS))
+        rows = _rows(file.read(columns=NUMBERS))
         if (rows.start, rows.health.size) != (first, count):
             raise ValueError(f"it holds the seeds {rows.start} to {rows.stop}, and not {count} from {first} on")
         if not np.isfinite([rows.regret, rows.payoff])[:, rows.health == 0].all():
@@ -388,20 +394,10 @@ def _columns_digest(columns: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _table(rows: Rows, cell: Mapping[str, Any]) -> pa.Table:
-    seeds, records = rows.regret.shape
-    first = _column(np.zeros(seeds * records, np.int32))
-    return pa.Table.from_arrays(
-        [
-            _column(np.repeat(rows.seeds, records)),
-            _column(np.tile(rows.rounds, seeds)),
-            _column(rows.regret.reshape(-1)),
-            _column(rows.payoff.reshape(-1)),
-            _column(np.repeat(rows.health, records)),
-            pa.DictionaryArray.from_arrays(first, _word(cell["policy"])),
-            pa.DictionaryArray.from_arrays(first, _word(cell["set"])),
-        ],
-        schema=SCHEMA,
-    )
+    numbers = [_column(values) for values in rows.columns().values()]
+    first = _column(np.zeros(rows.regret.size, np.int32))
+    words = [pa.DictionaryArray.from_arrays(first, _word(cell[name])) for name in ("policy", "set")]
+    return pa.Table.from_arrays([*numbers, *words], schema=SCHEMA)
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
@@ -419,7 +415,7 @@ def _word(text: str) -> pa.Array:
 
 def _rows(table: pa.Table) -> Rows:
     """The rows of a table; ValueError where they are no seeds by records, each seed with the same pulls."""
-    columns = {name: table[name].to_numpy() for name in _NUMBERS}
+    columns = {name: table[name].to_numpy() for name in NUMBERS}
     seed = columns["seed"]
     records = int(np.count_nonzero(seed == seed[0])) if seed.size else 0
     if not records or seed.size % records:

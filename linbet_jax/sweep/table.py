@@ -21,21 +21,17 @@ from linbet_jax.simulation.notebook import html_table
 from linbet_jax.storage.results import MANIFEST, RunFolderError, sweep_manifest
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.journal import Journey
-from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
+from linbet_jax.sweep.store import NUMBERS, SCHEMA, CellFileError, Rows, Store, read_notes, read_run
 
 if TYPE_CHECKING:
     from linbet_jax.statistics import regret
 
-WORDS = pa.dictionary(pa.int32(), pa.string())
+WORDS = SCHEMA.field("set").type
 QUANTITIES = ("regret", "payoff")
 NAMES = ("set", "policy", "label", "horizon")
 # Columns of the table that every cell has; constants of these names would say the same and are left out.
 COLUMNS: Mapping[str, pa.DataType] = {
-    "seed": pa.int64(),
-    "pull": pa.int64(),
-    "regret": pa.float64(),
-    "payoff": pa.float64(),
-    "health": pa.int64(),
+    **{name: SCHEMA.field(name).type for name in NUMBERS},
     "set": WORDS,
     "policy": WORDS,
     "label": WORDS,
@@ -582,21 +578,13 @@ def _loaded(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journ
 
 def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema) -> pa.RecordBatch:
     """One cell's part of the table."""
-    seeds, records = run.regret.shape
-    numbers = {
-        "seed": np.repeat(run.seeds, records),
-        "pull": np.tile(run.rounds, seeds),
-        "regret": run.regret.ravel(),
-        "payoff": run.payoff.ravel(),
-        "health": np.repeat(run.health, records),
-    }
-    columns = []
+    columns, numbers = [], run.columns()
     for field in schema:
         if field.name in numbers:
             columns.append(pa.array(numbers[field.name], type=field.type))
         else:
             value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
-            columns.append(pa.repeat(pa.scalar(value, type=field.type), seeds * records))
+            columns.append(pa.repeat(pa.scalar(value, type=field.type), run.regret.size))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
