@@ -134,7 +134,7 @@ def _product(document: Document, set_label: str, policy_label: str, paths: dict[
     where = f"sets.{set_label}"
     source = _set_source(set_label, set_table, where)
     played = Choice(set_label, source, _set_values(source, set_table, where), where)
-    player = Choice(policy_label, policy_table.policy or policy_label, policy_table.options, f"policies.{policy_label}")
+    player = Choice(policy_label, policy_table.policy or policy_label, policy_table.more, f"policies.{policy_label}")
     horizon, path = set_table.horizon, f"{where}.horizon"
     if horizon is None:
         horizon, path = document.horizon, "horizon"
@@ -272,7 +272,7 @@ def _matches(path: str, patterns: Sequence[str]) -> bool:
 def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     """One of `[[cells]]`: a set and a policy, from the tables of these names where there are any, and its own keys."""
     where = f"cells[{index}]"
-    set_keys = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
+    set_keys = {name: value for name, value in cell.more.items() if name in _SET_KEYS}
     table = document.sets.get(cell.set)
     named = {"set": cell.set} if ":" in cell.set else {}
     base = named if table is None else table.model_dump(exclude_none=True)
@@ -281,7 +281,7 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     horizon = cell.horizon or set_table.horizon or document.horizon
     _check_horizon(horizon, source, where)
     policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
-    options = policy_table.options | {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
+    options = policy_table.more | {name: value for name, value in cell.more.items() if name not in _SET_KEYS}
     played = Choice(cell.set, source, _set_values(source, set_table, where), where)
     player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
     for path, values in _axes(played, player, horizon, f"{where}.horizon").items():

@@ -78,35 +78,30 @@ class SetTable(_Strict):
     options: dict[str, Any] | None = Field(None, description="a table of arguments for one's own function")
 
 
-class PolicyTable(_Strict):
-    """One `[policies.NAME]`; every further key is an option of the policy and is checked when the policy is made."""
-
+class _Open(_Strict):
     model_config = ConfigDict(extra="allow")
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """Every further key as written."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class PolicyTable(_Open):
+    """One `[policies.NAME]`; every further key is an option of the policy and is checked when the policy is made."""
 
     policy: str | None = Field(None, description="the name of a policy (see `linbet list`) or 'module:function'")
     sets: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description="a list of names of [sets]: where this policy plays (default: everywhere)"
     )
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The policy's options as written."""
-        return dict(self.__pydantic_extra__ or {})
 
-
-class CellTable(_Strict):
+class CellTable(_Open):
     """One `[[cells]]`: keys of a set and options of a policy side by side, single values."""
-
-    model_config = ConfigDict(extra="allow")
 
     set: str = Field(description="the name of one of [sets], or what [sets.NAME] takes as `set`")
     policy: str = Field(description="the name of one of [policies], or what [policies.NAME] takes as `policy`")
     horizon: _Whole | None = Field(None, description="a whole number, 1 to 2000000000")
-
-    @property
-    def rest(self) -> dict[str, Any]:
-        """Every other key as written."""
-        return dict(self.__pydantic_extra__ or {})
 
 
 class Document(_Strict):
