@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,14 @@ def journeys(events: Iterable[Mapping[str, Any]]) -> dict[str, Journey]:
     for event in events:
         if event.get("cell") is not None:
             stories.setdefault(event["cell"], []).append(event)
-    return {cell: _journey(story) for cell, story in stories.items()}
-
-
-def _journey(story: Sequence[Mapping[str, Any]]) -> Journey:
-    last, worked = story[-1], [event for event in story if event["event"] in ("part", "done")]
-    return Journey(
-        last=last["event"],
-        error=str(last.get("error") or "") if last["event"] == "failed" else "",
-        seed_pulls=int(sum(event["seed_pulls"] for event in worked)),
-        run_seconds=float(sum(event["run_seconds"] for event in worked)),
-        compile_seconds=float(sum(event.get("compile_seconds", 0.0) for event in worked)),
-    )
+    journeys = {}
+    for cell, story in stories.items():
+        last, worked = story[-1], [event for event in story if event["event"] in ("part", "done")]
+        journeys[cell] = Journey(
+            last=last["event"],
+            error=str(last.get("error") or "") if last["event"] == "failed" else "",
+            seed_pulls=int(sum(event["seed_pulls"] for event in worked)),
+            run_seconds=float(sum(event["run_seconds"] for event in worked)),
+            compile_seconds=float(sum(event.get("compile_seconds", 0.0) for event in worked)),
+        )
+    return journeys

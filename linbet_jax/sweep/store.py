@@ -116,19 +116,12 @@ class Piece(NamedTuple):
 
 
 class Store:
-    """The `cells` folder of one sweep, or of one experiment, whose cells have columns of their own.
-
-    Args:
-        folder: the folder around it.
-
-    Attributes:
-        damaged: names of files that did not verify, in the order met.
-    """
+    """The `cells` folder of one sweep, or of one experiment, whose cells have columns of their own."""
 
     def __init__(self, folder: Path) -> None:
-        """Remembers the place."""
+        """Remembers the place: the folder around it."""
         self.folder = folder / CELLS
-        self.damaged: list[str] = []
+        self.damaged: list[str] = []  # names of files that did not verify, in the order met
 
     def cell_path(self, cell: str) -> Path:
         """The file of a finished cell."""

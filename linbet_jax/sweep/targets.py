@@ -14,13 +14,9 @@ ALLOWED = "local, local:N, tcp://HOST:PORT, tls://HOST:PORT or slurm"
 
 @dataclasses.dataclass(frozen=True)
 class Local:
-    """Worker processes on this machine.
+    """Worker processes on this machine."""
 
-    Attributes:
-        workers: how many, from 1 to the cores that this process may use; None is one per core, or one per GPU.
-    """
-
-    workers: int | None = None
+    workers: int | None = None  # from 1 to the cores that this process may use; None: one per core, or one per GPU
 
     def __post_init__(self) -> None:
         """Checks the number."""
