@@ -115,7 +115,7 @@ def _seconds_left(
     compiled = {_program(cell) for cell in worked}
     compiling = sum(cell.journey.compile_seconds for cell in worked) / len(compiled)
     total = len({_program(cell) for cell in waiting} - compiled) * compiling
-    for policy in {cell.policy for cell in waiting}:
+    for policy in dict.fromkeys(cell.policy for cell in waiting):
         alike = [cell.journey for cell in worked if cell.policy == policy] or [cell.journey for cell in worked]
         pace = sum(journey.run_seconds for journey in alike) / sum(journey.seed_pulls for journey in alike)
         left = (c.seeds * c.horizon - c.journey.seed_pulls for c in waiting if c.policy == policy)

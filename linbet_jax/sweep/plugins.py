@@ -84,7 +84,7 @@ def call(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: An
             raise InputError(f"{where} = {source!r}: the module is another one here than where the sweep was started")
         with reads.watched(name, folder):
             made = function(*arguments, **options)
-        there = reads.held(folder)
+        there = reads.held.get(folder, {})
         other = next((file for file in expected if there.get(file) != expected[file]), "")
         if not other:
             return made
@@ -98,29 +98,29 @@ def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: A
     function runs, and those that the module names in a list called FILES. The arguments are those of `call`.
     """
     folder = Path(plain["folder"])
-    if not reads.any_ever(folder):
+    if folder not in reads.held:
         return {}
     # The modules may keep what was read before, by another function even: they are imported again for this call.
-    modules = dict(sys.modules)
-    with reads.apart(folder):
+    modules, before = dict(sys.modules), reads.held[folder]
+    try:
         _start_anew(plain["source"].partition(":")[0], folder, where)
-        try:
-            call({**plain, "files": {}}, where, *arguments, **options)
-            return reads.held(folder)
-        finally:
-            sys.modules.update(modules)
+        call({**plain, "files": {}}, where, *arguments, **options)
+        return dict(sorted(reads.held[folder].items()))
+    finally:
+        sys.modules.update(modules)
+        reads.held[folder] = before
 
 
 def _start_anew(name: str, folder: Path, where: str) -> None:
     """Forgets a module, those that it imports from the folder, and what they have read."""
     _forget(_module(name, folder, where), folder)
-    reads.forget(folder)
+    reads.held[folder] = {}
 
 
 def _declare(module: ModuleType, folder: Path, where: str) -> None:
     """Notes the files that a module, and those that it imports from the folder, name in lists called FILES."""
     contents = {str(path): source for path, source in _sources(module, folder).items()}
-    noted = reads.held(folder)
+    noted = reads.held.get(folder, {})
     declared = False
     for other in list(sys.modules.values()):
         file, names = getattr(other, "__file__", None), getattr(other, "__dict__", {}).get(_FILES)

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 _watching: dict[int, set[str]] = {}  # what is opened now is added to each of these
-_held: dict[Path, dict[str, str]] = {}  # what modules of this process have read, by sweep folder and name from there
+held: dict[Path, dict[str, str]] = {}  # hashes of what modules of this process have read, by sweep folder and name
 
 
 @contextlib.contextmanager
@@ -44,37 +44,12 @@ def keep(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         with path.open("rb") as file:
             hashed = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        _held.setdefault(folder, {})[name(path, folder)] = hashed
+        held.setdefault(folder, {})[name(path, folder)] = hashed
 
 
 def name(path: Path, folder: Path) -> str:
     """What a file is called here: the way to it from the folder, so that both can be moved together."""
     return Path(os.path.relpath(path, folder)).as_posix()
-
-
-def held(folder: Path) -> dict[str, str]:
-    """Hashes of what has been read, by names from the folder, as it was then."""
-    return dict(sorted(_held.get(folder, {}).items()))
-
-
-def any_ever(folder: Path) -> bool:
-    """Whether anything has been read, forgotten or not."""
-    return folder in _held
-
-
-def forget(folder: Path) -> None:
-    """Forgets what has been read."""
-    _held[folder] = {}
-
-
-@contextlib.contextmanager
-def apart(folder: Path) -> Iterator[None]:
-    """A block before which nothing has been read, and after which nothing of what it reads."""
-    before, _held[folder] = _held[folder], {}
-    try:
-        yield
-    finally:
-        _held[folder] = before
 
 
 def is_own(path: Path) -> bool:

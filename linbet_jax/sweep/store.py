@@ -276,7 +276,7 @@ def _notes(metadata: parquet.FileMetaData, identity: str) -> dict[str, Any]:
     try:
         notes = _meta(metadata)
         first, count = notes["seeds"]
-        notes["seeds"] = int(first), int(count)
+        notes |= {"seeds": (int(first), int(count)), "unhealthy": int(notes["unhealthy"])}
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"its metadata cannot be read ({named(error)})") from error
     if notes.get("id") != identity:

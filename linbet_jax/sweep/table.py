@@ -554,7 +554,7 @@ def _loaded(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journ
     stored, unhealthy, error = 0, 0, journey.error
     try:
         notes = read_notes(path, entry["id"])
-        stored, unhealthy = notes["seeds"][1], int(notes["unhealthy"])
+        stored, unhealthy = notes["seeds"][1], notes["unhealthy"]
         state = "done" if stored >= entry["seeds"] else "partial"
         error = error if state == "partial" else ""
     except CellFileError as trouble:
