@@ -30,6 +30,8 @@ PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory,
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
 _SHOWN = 6  # differences that a refusal names
 
+Entry = dict[str, Any]  # of the manifest's list of cells
+
 
 class SweepProgress(Protocol):
     """Where progress goes; called from several threads."""
@@ -115,7 +117,7 @@ def run(
     progress: SweepProgress = _Silent() if reporter is None else reporter
     cells, claimed = _claim(sweep, Path(out), executor, refuse_extra=not (keep_extra or drop_extra))
     with claimed as folder:
-        extra = _extra(folder.path, folder.manifest, cells)
+        extra = _extra(folder.path, listed_cells(folder.path / MANIFEST, folder.manifest), cells)
         if drop_extra and extra:
             for entry in extra:
                 Store(folder.path).drop(entry["id"])
@@ -176,10 +178,26 @@ def _claim(
     }
 
     def compare(manifest: Mapping[str, Any]) -> list[str]:
-        different = _differences(manifest, config, numerics, cells, sweep.seeds)
-        if not different and refuse_extra and (extra := _extra(out, manifest, cells)):
+        """What keeps the folder from being carried on: other numerics, fewer seeds, or cells that are all others.
+
+        More cells and more seeds are welcome: no number that is there changes by them.
+        """
+        held = manifest["config"]
+        different = differences({**held, "identity": None}, {**config, "identity": None})
+        if held.get("kind") != "sweep":
+            return different
+        different += differences(manifest.get("numerics", numerics), numerics)
+        seeds = manifest.get("seeds", sweep.seeds)
+        if not isinstance(seeds, int):
+            raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {seeds!r}, not a whole number")
+        if seeds > sweep.seeds:
+            different.append(f"seeds ({seeds} there, {sweep.seeds} here: they can only be raised)")
+        listed = listed_cells(out / MANIFEST, manifest)
+        if not different and listed and not {entry["id"] for entry in listed} & {cell.id for cell in cells}:
+            different = _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
+        if not different and refuse_extra and (extra := _extra(out, listed, cells)):
             raise RunFolderError(
-                f"{out} holds {_cells(extra)} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
+                f"{out} holds {_cells(extra)} that {sweep.file} does not list ({_which(extra, listed, cells)}): "
                 "keep them with --keep-extra (keep_extra=True), remove them with --drop-extra (drop_extra=True), or "
                 "choose another folder"
             )
@@ -434,41 +452,13 @@ def _mean(ends: Sequence[Rows]) -> str:
 # Whose folder it is --------------------------------------------------------------------------------------------------
 
 
-def _differences(
-    manifest: Mapping[str, Any],
-    config: Mapping[str, Any],
-    numerics: Mapping[str, Any],
-    cells: Sequence[PlannedCell],
-    seeds: int,
-) -> list[str]:
-    """What keeps a folder from being carried on: other numerics, fewer seeds, or cells that are all others.
-
-    More cells and more seeds are welcome: no number that is there changes by them.
-    """
-    held, asked = ({**side, "identity": None} for side in (manifest["config"], config))
-    different = differences(held, asked)
-    if held.get("kind") != "sweep":
-        return different
-    different += differences(manifest.get("numerics", numerics), numerics)
-    held_seeds = manifest.get("seeds", seeds)
-    if not isinstance(held_seeds, int):
-        raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {held_seeds!r}, not a whole number")
-    if held_seeds > seeds:
-        different.append(f"seeds ({held_seeds} there, {seeds} here: they can only be raised)")
-    listed = listed_cells(Path(MANIFEST), manifest)
-    if different or not listed or {entry["id"] for entry in listed} & {cell.id for cell in cells}:
-        return different
-    return _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
-
-
-def _extra(folder: Path, manifest: Mapping[str, Any], cells: Sequence[PlannedCell]) -> list[dict[str, Any]]:
-    """Entries of finished cells that a folder holds beside these."""
+def _extra(folder: Path, listed: Sequence[Entry], cells: Sequence[PlannedCell]) -> list[Entry]:
+    """Entries of finished cells that a folder lists beside these."""
     current, store = {cell.id for cell in cells}, Store(folder)
-    listed = listed_cells(folder / MANIFEST, manifest)
     return [entry for entry in listed if entry["id"] not in current and store.cell_path(entry["id"]).exists()]
 
 
-def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cells: Sequence[PlannedCell]) -> str:
+def _which(extra: Sequence[Entry], listed: Sequence[Entry], cells: Sequence[PlannedCell]) -> str:
     """Policies and sets that the sweep has no longer, and in what the other cells differ from those that are new."""
     phrases, rest = [], list(extra)
     for field in ("policy", "set"):
@@ -476,7 +466,7 @@ def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cell
         gone = list(dict.fromkeys(entry[field] for entry in rest if entry[field] not in current))
         phrases += [f"of {field} {', '.join(gone)}"] if gone else []
         rest = [entry for entry in rest if entry[field] in current]
-    there = {entry["id"] for entry in listed_cells(Path(MANIFEST), manifest)}
+    there = {entry["id"] for entry in listed}
     new = [cell.entry for cell in cells if cell.id not in there]
     for pair in dict.fromkeys((entry["set"], entry["policy"]) for entry in rest):
         before, after = ([e for e in side if (e["set"], e["policy"]) == pair] for side in (rest, new))
@@ -485,7 +475,7 @@ def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cell
     return "; ".join(phrases[:_SHOWN]) + ("; ..." if phrases[_SHOWN:] else "")
 
 
-def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[str]:
+def _changed(lost: Sequence[Entry], new: Sequence[Entry]) -> list[str]:
     """Fields in which the cells that are gone from the file differ from those that are new in it."""
     before, after = [_flat(entry) for entry in lost], [_flat(entry) for entry in new]
     changed = []
@@ -497,7 +487,7 @@ def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
     return changed
 
 
-def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(entry: Entry) -> Entry:
     """An entry's fields by one name each; what the bandit's constants say last, for they follow from the others."""
     flat = {name: entry[name] for name in ("set", "policy", "horizon")}
     for section in ("set_options", "options", "parameters", "source", "bandit"):
