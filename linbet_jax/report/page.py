@@ -33,13 +33,7 @@ class Row(NamedTuple):
 
 
 def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
-    """The whole page.
-
-    Args:
-        report: what it is about.
-        pictures: in the order in which they are shown.
-        files: names of the files beside the page, relative to it, for links.
-    """
+    """The whole page, its pictures in their order, with links to files beside it (names relative to the page)."""
     sweep, manifest = report.sweep, dict(report.sweep.manifest)
     kinds = gather.grouped(pictures, lambda picture: picture.kind)
     counter = itertools.count(1)

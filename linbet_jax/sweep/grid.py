@@ -132,13 +132,12 @@ def _product(document: Document, set_label: str, policy_label: str, paths: dict[
     """The cells of one set with one policy: every combination of the values of their lists, whose paths are noted."""
     set_table, policy_table = document.sets[set_label], document.policies[policy_label]
     where = f"sets.{set_label}"
-    source = _set_source(set_label, set_table, where)
-    played = Choice(set_label, source, _set_values(source, set_table, where), where)
+    played = _played(set_label, set_table, where)
     player = Choice(policy_label, policy_table.policy or policy_label, policy_table.more, f"policies.{policy_label}")
     horizon, path = set_table.horizon, f"{where}.horizon"
     if horizon is None:
         horizon, path = document.horizon, "horizon"
-    _check_horizon(horizon, source, where)
+    _check_horizon(horizon, played)
     axes = _axes(played, player, horizon, path)
     paths |= dict.fromkeys(axes)
     return [
@@ -167,8 +166,9 @@ def _set_source(label: str, table: SetTable, where: str) -> str:
     return known
 
 
-def _set_values(source: str, table: SetTable, where: str) -> dict[str, Any]:
-    """The keys of a set's table that are given, all of them fitting its kind."""
+def _played(label: str, table: SetTable, where: str) -> Choice:
+    """The set that a table describes, with the keys that are given, all of them fitting its kind."""
+    source = _set_source(label, table, where)
     kind = "module:function" if ":" in source else source
     given = {name: getattr(table, name) for name in _SET_KEYS if getattr(table, name) is not None}
     for name in given:
@@ -179,12 +179,13 @@ def _set_values(source: str, table: SetTable, where: str) -> dict[str, Any]:
             raise InputError(
                 f"{where}.{name}: is missing; set = {kind!r} needs it: {SetTable.model_fields[name].description}"
             )
-    return given
+    return Choice(label, source, given, where)
 
 
-def _check_horizon(horizon: Any, source: str, where: str) -> None:
-    if horizon is None and source not in PAPER:
-        raise InputError(f"{where}.horizon: is missing; only S1 to S4 have the paper's own: give one here or for all")
+def _check_horizon(horizon: Any, played: Choice) -> None:
+    if horizon is None and played.source not in PAPER:
+        needed = "is missing; only S1 to S4 have the paper's own: give one here or for all"
+        raise InputError(f"{played.where}.horizon: {needed}")
 
 
 def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> _Axes:
@@ -277,12 +278,11 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     named = {"set": cell.set} if ":" in cell.set else {}
     base = named if table is None else table.model_dump(exclude_none=True)
     set_table = checked(SetTable, {**base, **set_keys}, f"{where}.")
-    source = _set_source(cell.set, set_table, where)
+    played = _played(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
-    _check_horizon(horizon, source, where)
+    _check_horizon(horizon, played)
     policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
     options = policy_table.more | {name: value for name, value in cell.more.items() if name not in _SET_KEYS}
-    played = Choice(cell.set, source, _set_values(source, set_table, where), where)
     player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
     for path, values in _axes(played, player, horizon, f"{where}.horizon").items():
         raise InputError(f"{path}: a cell has one value, and this has {len(values)}; name one in the cell")

@@ -35,15 +35,7 @@ _CONFIG = {
 def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator[tuple[Any, str]]:
     """A client of a cluster that has a worker at least, and the platform of its devices, "cpu" or "gpu".
 
-    What was started here is ended when the block ends, however it ends.
-
-    Args:
-        target: which cluster.
-        device: "cpu", "gpu", or "auto" for GPUs where there are.
-        say: told what is being waited for.
-
-    Raises:
-        InputError: Dask is not installed, nothing answers, or no worker has the device.
+    What was started here is ended when the block ends, however it ends. Arguments and errors are those of `Cluster`.
     """
     extra = "slurm" if isinstance(target, Slurm) else "cluster"
     needed = ("dask_jobqueue", "distributed") if extra == "slurm" else ("distributed",)

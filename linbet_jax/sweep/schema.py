@@ -165,21 +165,19 @@ def override(file: str, data: dict[str, Any], assignment: str) -> None:
     value = _value(text.strip())
     place: Any = data
     for index, part in enumerate(parts):
-        last = index == len(parts) - 1
+        key: Any = part
         if isinstance(place, list):
             if not part.isdecimal() or int(part) >= len(place):
                 raise InputError(
                     f"--set {assignment}: {file} has {len(place)} {'.'.join(parts[:index])}, numbered from 0"
                 )
-            if last:
-                place[int(part)] = value
-            place = place[int(part)]
-        elif isinstance(place, dict):
-            if last:
-                place[part] = value
-            place = place.setdefault(part, {})
-        else:
+            key = int(part)
+        elif not isinstance(place, dict):
             raise InputError(f"--set {assignment}: {'.'.join(parts[:index])} is a value, not a table")
+        elif part not in place:
+            place[part] = {}
+        holder, place = place, place[key]
+    holder[key] = value
 
 
 def _value(text: str) -> Any:
@@ -222,21 +220,17 @@ def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
 
 def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[list[int | str], str, type[BaseModel]]:
     """Keys of the field that an error is about, what the field allows, and the model that has it."""
-    keys: list[int | str] = []
-    allowed, index = "a table", 0
-    while index < len(location):
-        field = model.model_fields.get(str(location[index]))
-        keys.append(location[index])
-        if field is None:
-            break
-        allowed = field.description or "another value"
-        inner = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        if not inner or index + 1 >= len(location):
-            break
-        keys.append(location[index + 1])
-        allowed, model = "a table", inner[0]
-        index += 2
-    return keys, allowed, model
+    if not location:
+        return [], "a table", model
+    key, *rest = location
+    field = model.model_fields.get(str(key))
+    if field is None:
+        return [key], "a table", model
+    inner = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    if inner and rest:  # one of several tables, and what is in it
+        keys, allowed, owner = _place(inner[0], rest[1:])
+        return [key, rest[0], *keys], allowed, owner
+    return [key], field.description or "another value", model
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

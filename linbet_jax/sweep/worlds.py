@@ -76,36 +76,41 @@ def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
 
 
 @functools.cache
-def _laws() -> dict[str, Any]:
-    """What a file may name: laws made of numbers alone, of numbers in a file, around another law, of several laws."""
+def _laws() -> dict[str, dict[str, bool]]:
+    """Laws of numbers alone, of numbers in a file, around another law, of several; their fields, True if needed."""
     exported = {name: getattr(noise, name) for name in noise.__all__}
     plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
     numbers = [name for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))]
-    return {name: exported[name] for name in (*numbers, EMPIRICAL, "Heteroscedastic", "Mixture")}
+    fields = {n: inspect.signature(exported[n]).parameters for n in (*numbers, EMPIRICAL, "Heteroscedastic", "Mixture")}
+    return {name: {f: p.default is p.empty for f, p in known.items()} for name, known in fields.items()}
+
+
+def _kind(values: Any, where: str, key: str, known: Mapping[str, Mapping[str, bool]], example: str) -> str:
+    """Which of the known kinds a table is, as this key says; its other keys are fields, all that are needed (True)."""
+    if not isinstance(values, dict):
+        raise InputError(f"{where} = {shown(values)}: must be a {key}, {example} for example")
+    name = values.get(key)
+    if not isinstance(name, str) or name not in known:
+        missing = "is missing" if name is None else f"= {shown(name)}: no such {key}"
+        raise InputError(f"{where}.{key} {missing}{nearest(str(name), known)}")
+    for field in values:
+        if field not in (key, *known[name]):
+            raise InputError(unknown_key(f"{where}.{field}", field, known[name]))
+    for field, needed in known[name].items():
+        if needed and field not in values:
+            raise InputError(f"{where}.{field}: is missing; {name} needs it")
+    return name
 
 
 def _law(values: Any, folder: Path, where: str) -> dict[str, Any]:
     """The table of a law, `{law = "Pareto", shape = 2}`, checked, with the numbers of a file that it names."""
-    if not isinstance(values, dict):
-        raise InputError(f'{where} = {shown(values)}: must be a law, {{law = "Pareto", shape = 2}} for example')
-    name = values.get("law")
-    if isinstance(name, str) and name in _PYTHON:
+    if isinstance(values, dict) and (python := _PYTHON.get(str(values.get("law")))) is not None:
         raise InputError(
-            f"{where}.law = {shown(name)}: is made of {_PYTHON[name]}, which a sweep file cannot hold; make the law"
+            f"{where}.law = {shown(values['law'])}: is made of {python}, which a sweep file cannot hold; make the law"
             " in a function of a module beside the file that returns the whole bandit: set = 'module:function'"
         )
-    if not isinstance(name, str) or name not in _laws():
-        missing = "is missing" if name is None else f"= {shown(name)}: no such law"
-        raise InputError(f"{where}.law {missing}{nearest(str(name), _laws())}")
-    known = inspect.signature(_laws()[name]).parameters
-    arguments = {field: value for field, value in values.items() if field != "law"}
-    for field in arguments:
-        if field not in known:
-            raise InputError(unknown_key(f"{where}.{field}", field, known))
-    for field, parameter in known.items():
-        if parameter.default is parameter.empty and field not in arguments:
-            raise InputError(f"{where}.{field}: is missing; {name} needs it")
-    law = {**values, **{field: _argument(name, field, value, folder, where) for field, value in arguments.items()}}
+    name = _kind(values, where, "law", _laws(), '{law = "Pareto", shape = 2}')
+    law = {field: _argument(name, field, value, folder, where) for field, value in values.items()}
     try:
         work.law(law)
     except (TypeError, ValueError) as error:
@@ -145,18 +150,9 @@ def drift_in_words(path: Mapping[str, Any] | None) -> str:
 
 def _drift(values: Any, where: str) -> dict[str, Any]:
     """The table of a path, checked, its number of one type however it is written."""
-    if not isinstance(values, dict):
-        raise InputError(f'{where} = {shown(values)}: must be a path, {{path = "rotating", angle = 1e-4}} for example')
-    name = values.get("path")
-    if not isinstance(name, str) or name not in _PATHS:
-        missing = "is missing" if name is None else f"= {shown(name)}: no such path"
-        raise InputError(f"{where}.path {missing}{nearest(str(name), _PATHS)}")
+    known = {name: {"path": True, field: True} for name, field in _PATHS.items()}
+    name = _kind(values, where, "path", known, '{path = "rotating", angle = 1e-4}')
     field = _PATHS[name]
-    for key in values:
-        if key not in ("path", field):
-            raise InputError(unknown_key(f"{where}.{key}", key, ("path", field)))
-    if field not in values:
-        raise InputError(f"{where}.{field}: is missing; {name} needs it")
     number = values[field]
     real = isinstance(number, (int, float)) and not isinstance(number, bool)
     if field == "angle":
