@@ -45,19 +45,16 @@ def read(folder: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             event = json.loads(line)
-        except ValueError:  # cut off by a kill
+            datetime.datetime.fromisoformat(event["time"])
+        except (KeyError, TypeError, ValueError):  # cut off by a kill, or no event
             continue
-        if isinstance(event, dict) and _sound(event):
+        if _sound(event):
             events.append(event)
     return events
 
 
 def _sound(event: Mapping[str, Any]) -> bool:
     """Whether it is an event as :meth:`Journal.write` writes it, with numbers where there are numbers."""
-    try:
-        datetime.datetime.fromisoformat(event["time"])
-    except (KeyError, TypeError, ValueError):
-        return False
     numbers = [event[name] for name in ("seed_pulls", "run_seconds", "compile_seconds") if name in event]
     worked = event.get("event") not in ("part", "done") or {"seed_pulls", "run_seconds"} <= event.keys()
     return (
