@@ -220,16 +220,12 @@ class Store:
 
 
 class CellFileError(RunFolderError):
-    """A cell's file gives no rows.
-
-    Attributes:
-        state: "damaged": its bytes are wrong; "missing": it is not there; "unreadable": the system does not give it.
-    """
+    """A cell's file gives no rows."""
 
     def __init__(self, state: str, message: str) -> None:
         """Keeps the state beside the sentence."""
         super().__init__(message)
-        self.state = state
+        self.state = state  # "damaged" (its bytes are wrong), "missing", or "unreadable": the system does not give it
 
 
 def read_notes(path: Path, identity: str) -> dict[str, Any]:
