@@ -362,7 +362,7 @@ class Results:
         cells = self.cells
         for name, wanted in conditions.items():
             allowed = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
-            there = {json.dumps(_plain(value)): value for cell in self.cells if (value := cell.value(name)) is not None}
+            there = {json.dumps(value): value for cell in self.cells if (value := cell.value(name)) is not None}
             if not there:
                 known = ", ".join((*NAMES, "family", "dtype", "state", "id", *self._constants))
                 raise InputError(f"{name}={wanted!r}: no cell has that field; there are {known}")
@@ -601,11 +601,7 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
     """The value as its column holds it: text where the cells' values are of several kinds."""
     if value is None or not pa.types.is_dictionary(kind):
         return value
-    return value if isinstance(value, str) else json.dumps(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, (tuple, set, frozenset)) else value
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _same(wanted: Any, value: Any) -> bool:
@@ -615,7 +611,7 @@ def _same(wanted: Any, value: Any) -> bool:
         return isinstance(wanted, bool) and isinstance(value, bool) and wanted == value
     if isinstance(wanted, numbers) and isinstance(value, numbers):
         return math.isclose(float(wanted), float(value), rel_tol=1e-12)
-    return type(wanted) is type(value) and bool(_plain(wanted) == _plain(value))
+    return type(wanted) is type(value) and bool(wanted == value)
 
 
 def _comparable(first: LoadedCell, second: LoadedCell, shared: Sequence[str]) -> bool:
