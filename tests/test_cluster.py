@@ -1,6 +1,5 @@
 """Sweeps through Dask: the same bytes as in process, and workers, schedulers and drivers that die."""
 
-import collections
 import contextlib
 import importlib
 import json
@@ -25,6 +24,7 @@ from linbet_jax.sweep import Cluster, InProcess, Part, launch, plugins, read, ta
 from linbet_jax.sweep import cluster as cluster_module
 from linbet_jax.sweep import run as run_sweep
 from linbet_jax.sweep.estimate import COMPILE_SECONDS
+from linbet_jax.sweep.executors import next_part
 
 pytest.importorskip("distributed")
 
@@ -113,12 +113,12 @@ def part(number, program, cost):
 
 
 def test_no_two_workers_of_a_machine_compile_one_program():
-    waiting = collections.deque([part(0, 0, 1.0), part(1, 0, 1.0), part(2, 1, 1.0)])
-    taken = [cluster_module._next(waiting, opening) for opening in ((), {0}, {0, 1}, {0})]
+    waiting = [part(0, 0, 1.0), part(1, 0, 1.0), part(2, 1, 1.0)]
+    taken = [next_part(waiting, opening) for opening in ((), {0}, {0, 1}, {0})]
     assert [each and each.number for each in taken] == [0, 2, None, None]
     assert [each.number for each in waiting] == [1]
-    assert cluster_module._next(waiting, ()).number == 1
-    assert cluster_module._next(waiting, ()) is None
+    assert next_part(waiting, ()).number == 1
+    assert next_part(waiting, ()) is None
 
 
 def test_local_workers_that_do_not_pay_are_said(monkeypatch):

@@ -497,7 +497,7 @@ def test_a_file_that_is_another_one_at_the_worker_is_an_error(tmp_path):
     write_table(tmp_path, 0.75)
     work._policy.cache_clear()  # as in a process that has built nothing yet
     del sys.modules["reading2"]
-    reads.forget(tmp_path)
+    reads.held[tmp_path] = {}
     with pytest.raises(InputError, match="the file table.npy is another one here than where the sweep was started"):
         work.build(cell.spec)
 

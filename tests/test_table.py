@@ -361,10 +361,14 @@ def test_what_is_no_sweep_is_refused(tmp_path):
         (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         with pytest.raises(RunFolderError, match=r"holds no sweep|lists no cells"):
             lb.load(tmp_path)
-    for spoiled in ({"seeds": "x"}, {"id": "../../etc/passwd"}):
+    for spoiled, message in (
+        ({"seeds": "x"}, "no seeds, or not one of type int"),
+        ({"bandit": []}, "no bandit, or not one of type dict"),
+        ({"id": "../../etc/passwd"}, "the id '../../etc/passwd'"),
+    ):
         manifest = {"config": {"kind": "sweep"}, "cells": [{**CELLS[0], **spoiled}]}
         (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        with pytest.raises(RunFolderError, match=r"manifest.json describes a cell badly: ValueError"):
+        with pytest.raises(RunFolderError, match=f"manifest.json is damaged: cell 0 has {message}"):
             lb.load(tmp_path)
 
 

@@ -35,8 +35,7 @@ def run(options: argparse.Namespace) -> int:
         executor = InProcess()
         if options.dry_run:
             refuse = not any(beside.values())
-            found = driver.preview(sweep, out, executor, refuse_extra=refuse)
-            print(estimate.dry_run(sweep, found.cells, found.missing, executor))
+            print(estimate.dry_run(sweep, driver.preview(sweep, out, executor, refuse_extra=refuse), executor))
             return 0
         reporter.say(f"device: {took} ({sweep.device}), {sweep.dtype}")
         summary = driver.run(sweep, out, executor=executor, reporter=reporter, **beside)
@@ -45,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
         from linbet_jax.sweep import driver
         from linbet_jax.sweep.cluster import Cluster
 
-        driver.check(sweep)  # before a cluster is started: it may wait for hours in a queue
         if driver.finished(sweep, out):
             reporter.say("nothing to compute: no cluster is started")
             summary = driver.run(sweep, out, reporter=reporter, **beside)

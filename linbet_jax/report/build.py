@@ -16,23 +16,16 @@ from linbet_jax.report.pictures import pictures
 from linbet_jax.storage.results import write_text
 from linbet_jax.sweep.table import load
 
-__all__ = ["FORMATS", "PANELS", "WrittenReport", "write_report"]
-
 FORMATS = ("html", "pdf", "png")
 PANELS = 24  # pictures of one kind
 
 
 @dataclasses.dataclass(frozen=True)
 class WrittenReport:
-    """What was written, and what is wrong with the sweep.
+    """What was written, and what is wrong with the sweep."""
 
-    Attributes:
-        files: in the order worth opening.
-        problems: why the sweep is not simply done and healthy, in words; empty when it is.
-    """
-
-    files: tuple[Path, ...]
-    problems: tuple[str, ...]
+    files: tuple[Path, ...]  # in the order worth opening
+    problems: tuple[str, ...]  # why the sweep is not simply done and healthy, in words; empty when it is
 
 
 def write_report(
@@ -51,9 +44,6 @@ def write_report(
         formats: of "html" (the page), "pdf" and "png" (the pictures); the tables are always written.
         panels: pictures of one kind at most; the tables hold every cell.
         say: told what is being done.
-
-    Returns:
-        The files and the sweep's problems.
 
     Raises:
         InputError: unknown formats, fewer than one panel, no sweep in the folder, or a place that cannot be written to.

@@ -18,22 +18,8 @@ from linbet_jax import theory
 from linbet_jax.figures.colors import policy_colors
 from linbet_jax.figures.pictures import Band, GrowthLine, Line
 from linbet_jax.statistics import regret
-from linbet_jax.sweep.store import CellFileError, Rows
-from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare, spoiled
-
-__all__ = [
-    "PairedComparison",
-    "ParameterPanel",
-    "PolicyVariant",
-    "Setting",
-    "SweepReport",
-    "gather",
-    "grouped",
-    "parameter_name",
-    "plain_value",
-    "pulls_per_second",
-    "swept_parameters",
-]
+from linbet_jax.sweep.store import Rows
+from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -41,6 +27,7 @@ FloatArray = NDArray[np.float64]
 
 STATISTICS = ("mean", "low", "high", "median", "trimmed_mean")  # of a summary, in the order of a band's fields
 POINTS = 90  # of a curve in a picture
+LEVEL = 0.95  # coverage of every interval: what `statistics.regret` takes by default
 SHOWN = 10  # curves, boxes or lines in one picture
 SYMBOLS = {"delta": "δ", "epsilon": "ε", "ridge": "λ", "theta_norm": "S", "arm_norm": "D", "mean_bound": "L"}
 
@@ -52,36 +39,23 @@ class PolicyVariant(Line):
     The label is unique within its setting, with every radius_scale but 1; the band is the mean regret against pulls,
     thinned to what a picture can show.
 
-    Attributes:
-        cell: which.
-        final: summary of the regret at the horizon.
-        run: seeds, final regret and health of each (one record only).
-        troubles: (seed, first pull at which something non-finite was met) of unhealthy seeds.
-        rate: pulls per second over all seeds; NaN when the journal does not tell.
     """
 
     cell: LoadedCell
-    final: regret.Summary
-    run: Rows
-    troubles: tuple[tuple[int, int], ...]
-    rate: float
+    final: regret.Summary  # of the regret at the horizon
+    run: Rows  # seeds, final regret and health of each (one record only)
+    troubles: tuple[tuple[int, int], ...]  # (seed, first pull at which something non-finite was met) of unhealthy seeds
+    rate: float  # pulls per second over all seeds; NaN when the journal does not tell
 
 
 @dataclasses.dataclass(frozen=True)
 class PairedComparison:
-    """Every shown variant of a setting against the one of the smallest mean regret, on the same seeds.
+    """Every shown variant of a setting against the one of the smallest mean regret, on the same seeds."""
 
-    Attributes:
-        best: the variant of the smallest mean, chosen on these same seeds.
-        pairs: (other variant, other minus best).
-        ranks: mean rank over seeds; empty when the variants share no seed.
-        matrix: every ordered couple of labels to their pair.
-    """
-
-    best: PolicyVariant
-    pairs: tuple[tuple[PolicyVariant, CellPair], ...]
-    ranks: tuple[regret.Rank, ...]
-    matrix: Mapping[tuple[str, str], CellPair]
+    best: PolicyVariant  # the variant of the smallest mean, chosen on these same seeds
+    pairs: tuple[tuple[PolicyVariant, CellPair], ...]  # (other variant, other minus best)
+    ranks: tuple[regret.Rank, ...]  # mean rank over seeds; empty when the variants share no seed
+    matrix: Mapping[tuple[str, str], CellPair]  # every ordered couple of labels to their pair
 
     @property
     def first(self) -> tuple[PolicyVariant, ...]:
@@ -91,29 +65,22 @@ class PairedComparison:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Cells that can be compared: one instance, horizon and dtype.
+    """Cells that can be compared: one instance, horizon and dtype."""
 
-    Attributes:
-        title: e.g. "S3".
-        detail: e.g. "T = 10,000".
-        horizon: T, pulls.
-        facts: the bandit in words.
-        variants: cells with replications, in the order of the sweep file.
-        shown: those that pictures show: all, or when they are many each policy's first and best.
-        absent: cells that are not done, "partial" ones among them.
-        labels: of every cell by its id, those without a variant too.
-        comparison: None with fewer than two shown variants.
-    """
+    title: str  # e.g. "S3"
+    detail: str  # e.g. "T = 10,000"
+    horizon: int  # T, pulls
+    facts: str  # the bandit in words
+    variants: tuple[PolicyVariant, ...]  # cells with replications, in the order of the sweep file
+    shown: tuple[PolicyVariant, ...]  # in pictures: all, or when they are many each policy's first and best
+    cells: tuple[LoadedCell, ...]  # all, in the order of the sweep file
+    labels: Mapping[str, str]  # of every cell by its id, those without a variant too
+    comparison: PairedComparison | None  # None with fewer than two shown variants
 
-    title: str
-    detail: str
-    horizon: int
-    facts: str
-    variants: tuple[PolicyVariant, ...]
-    shown: tuple[PolicyVariant, ...]
-    absent: tuple[LoadedCell, ...]
-    labels: Mapping[str, str]
-    comparison: PairedComparison | None
+    @property
+    def absent(self) -> list[LoadedCell]:
+        """Cells that are not done, "partial" ones among them."""
+        return [cell for cell in self.cells if not cell.whole]
 
     @property
     def name(self) -> str:
@@ -123,46 +90,26 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class ParameterPanel:
-    """Final regret against one swept parameter, on one set at one horizon.
-
-    Attributes:
-        parameter: its name.
-        title: e.g. "S3".
-        detail: e.g. "T = 10,000".
-        ticks: names of the values when they are not numbers (their places are 0, 1, ...); else None.
-        lines: one per policy and setting of the other parameters.
-        level: policies without the parameter, each with a band of one number.
-        note: what the other swept parameters are.
-    """
+    """Final regret against one swept parameter, on one set at one horizon."""
 
     parameter: str
-    title: str
-    detail: str
-    ticks: tuple[str, ...] | None
-    lines: tuple[Line, ...]
-    level: tuple[Line, ...]
-    note: str
+    title: str  # e.g. "S3"
+    detail: str  # e.g. "T = 10,000"
+    ticks: tuple[str, ...] | None  # names of values that are no numbers (their places are 0, 1, ...)
+    lines: tuple[Line, ...]  # one per policy and setting of the other parameters
+    level: tuple[Line, ...]  # policies without the parameter, each with a band of one number
+    note: str  # what the other swept parameters are
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepReport:
-    """Everything a report shows.
+    """Everything a report shows."""
 
-    Attributes:
-        sweep: the sweep, with the cells that turned out damaged marked so.
-        settings: in the order of the sweep file.
-        parameters: one panel per swept parameter, set and horizon.
-        growths: one per policy and setting with two horizons or more.
-        colors: registry name of every policy to its colour.
-        level: coverage of every interval.
-    """
-
-    sweep: Results
-    settings: tuple[Setting, ...]
-    parameters: tuple[ParameterPanel, ...]
-    growths: tuple[GrowthLine, ...]
-    colors: Mapping[str, str]
-    level: float
+    sweep: Results  # with the cells that turned out damaged marked so
+    settings: tuple[Setting, ...]  # in the order of the sweep file
+    parameters: tuple[ParameterPanel, ...]  # one panel per swept parameter, set and horizon
+    growths: tuple[GrowthLine, ...]  # one per policy and setting with two horizons or more
+    colors: Mapping[str, str]  # registry name of every policy to its colour
 
     @property
     def variants(self) -> list[PolicyVariant]:
@@ -187,40 +134,26 @@ class SweepReport:
         return tuple(problems)
 
 
-def gather(sweep: Results, *, level: float = 0.95) -> SweepReport:
-    """Reads every cell once and works out what the report shows.
-
-    Args:
-        sweep: an opened sweep folder, whatever its state.
-        level: coverage of the intervals, in (0, 1).
-    """
+def gather(sweep: Results) -> SweepReport:
+    """Reads every cell of an opened sweep folder, whatever its state, once, and works out what the report shows."""
     colors = policy_colors(cell.family for cell in sweep.cells)
-    cells: list[LoadedCell] = []
-    variants: dict[str, PolicyVariant] = {}  # by cell, their labels still to come
-    for cell in sweep.cells:
-        marked = cell
-        if cell.readable:
-            try:
-                variants[cell.id] = _variant(cell, cell.run(), colors[cell.family], level)
-            except CellFileError as error:
-                marked = spoiled(cell, error)
-        cells.append(marked)
-    whole = Results(sweep.path, sweep.manifest, cells)
-    groups = list(grouped(cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
-    settings = [
-        _setting(members, title, detail, variants, whole.swept, level)
-        for members, (title, detail) in zip(groups, _titles(groups, whole.swept), strict=True)
-    ]
+    whole = Results(sweep.path, sweep.manifest, sweep.cells)  # one of our own: cells that cannot be read are marked
+    groups = list(grouped(sweep.cells, lambda cell: (cell.set, cell.horizon, cell.dtype, _text(cell.bandit))).values())
+    titles = _titles([members[0] for members in groups], whole.swept)
+    settings = [_setting(whole, members, *titles[members[0].id], colors) for members in groups]
     of_cell = {variant.cell.id: variant for setting in settings for variant in setting.variants}
-    ordered = [of_cell[cell.id] for cell in cells if cell.id in of_cell]  # as in the sweep file
-    parameters = swept_parameters(whole)
+    ordered = [of_cell[cell.id] for cell in whole.cells if cell.id in of_cell]  # as in the sweep file
+    panels = [
+        _parameter_panel(name, [other for other in whole.parameters if other != name], members)
+        for name in whole.parameters
+        for members in grouped(ordered, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values()
+    ]
     return SweepReport(
         sweep=whole,
         settings=tuple(settings),
-        parameters=tuple(_parameter_panels(ordered, parameters)),
-        growths=tuple(_growths(ordered, parameters, level)),
+        parameters=tuple(panel for panel in panels if panel is not None),
+        growths=tuple(_growths(ordered, whole.parameters)),
         colors=colors,
-        level=level,
     )
 
 
@@ -244,11 +177,6 @@ def pulls_per_second(cells: Iterable[LoadedCell]) -> float:
     """Pulls of cells over the seconds that they were computed in, compiling apart; for figure and table alike."""
     journeys = [cell.journey for cell in cells]
     return sum(journey.seed_pulls for journey in journeys) / sum(journey.run_seconds for journey in journeys)
-
-
-def swept_parameters(sweep: Results) -> list[str]:
-    """What the sweep varies beside sets, policies, horizons and dtypes."""
-    return [name for name in sweep.swept if name not in ("set", "policy", "label", "horizon", "dtype")]
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -285,28 +213,27 @@ def _thin(count: int, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(np.clip(chosen, 0, rounds.size - 1))
 
 
-def _variant(cell: LoadedCell, run: Rows, color: str, level: float) -> PolicyVariant:
+def _variant(cell: LoadedCell, run: Rows, color: str, label: str) -> PolicyVariant:
     at = _thin(POINTS, run.rounds)
-    curve = regret.summarize(run.regret[:, at], run.health, level=level)
+    curve = regret.summarize(run.regret[:, at], run.health)
     unhealthy, journey = run.health != 0, cell.journey
     timed = journey.run_seconds > 0 and journey.seed_pulls > 0
     return PolicyVariant(
         family=cell.family,
         color=color,
-        label="",
+        label=label,
         band=Band(run.rounds[at].astype(np.float64), *(getattr(curve, name) for name in STATISTICS)),
         theory=_bound_exponent(cell),
         cell=cell,
-        final=regret.summarize(run.regret[:, -1], run.health, level=level),
+        final=regret.summarize(run.regret[:, -1], run.health),
         run=run.last,
         troubles=tuple(zip(run.seeds[unhealthy].tolist(), run.health[unhealthy].tolist(), strict=True)),
         rate=journey.seed_pulls / journey.run_seconds if timed else math.nan,
     )
 
 
-def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> list[tuple[str, str]]:
-    """(title, detail) per group; what tells groups of one set and horizon apart is in the detail."""
-    firsts = [members[0] for members in groups]
+def _titles(firsts: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """(title, detail) of each setting, by its first cell; the detail says what tells settings of one horizon apart."""
     titles: dict[str, tuple[str, str]] = {}
     for twins in grouped(firsts, lambda cell: (cell.set, cell.horizon)).values():
         names = dict.fromkeys(name for twin in twins for name in twin.bandit if name != "instance_hash")
@@ -320,7 +247,7 @@ def _titles(groups: Sequence[Sequence[LoadedCell]], swept: Sequence[str]) -> lis
             detail += [cell.dtype] if dtypes else []
             detail += [f"instance {str(cell.bandit.get('instance_hash'))[:6]}"] if instances else []
             titles[cell.id] = (cell.set, ", ".join(detail))
-    return [titles[cell.id] for cell in firsts]
+    return titles
 
 
 def _labels(cells: Sequence[LoadedCell], swept: Sequence[str]) -> dict[str, str]:
@@ -347,15 +274,13 @@ def _bound_exponent(cell: LoadedCell) -> float | None:
 
 
 def _setting(
-    members: Sequence[LoadedCell],
-    title: str,
-    detail: str,
-    unnamed: Mapping[str, PolicyVariant],
-    swept: Sequence[str],
-    level: float,
+    sweep: Results, members: Sequence[LoadedCell], title: str, detail: str, colors: Mapping[str, str]
 ) -> Setting:
-    labels = _labels(members, swept)
-    variants = [dataclasses.replace(unnamed[cell.id], label=labels[cell.id]) for cell in members if cell.id in unnamed]
+    labels, cells, variants = _labels(members, sweep.swept), [], []
+    for cell, run in map(sweep.run_of, members):
+        cells.append(cell)
+        if run is not None:
+            variants.append(_variant(cell, run, colors[cell.family], labels[cell.id]))
     shown = _worth_showing(variants)
     facts = members[0].bandit
     told = [name for name in ("K", "d", "epsilon") if name in facts and (name, facts[name]) != ("K", 0)]  # 0: a ball
@@ -367,9 +292,9 @@ def _setting(
         facts=", ".join([*(str(facts[name]) for name in ("law", "drift") if name in facts), *words]),
         variants=tuple(variants),
         shown=tuple(shown),
-        absent=tuple(cell for cell in members if not cell.whole),
+        cells=tuple(cells),
         labels=labels,
-        comparison=_compared(shown, level),
+        comparison=_compared(shown),
     )
 
 
@@ -391,7 +316,7 @@ def _worth_showing(variants: Sequence[PolicyVariant]) -> list[PolicyVariant]:
     return [variant for variant in variants if variant.cell.id in unique]
 
 
-def _compared(shown: Sequence[PolicyVariant], level: float) -> PairedComparison | None:
+def _compared(shown: Sequence[PolicyVariant]) -> PairedComparison | None:
     usable = [variant for variant in shown if variant.final.n > 0]
     if len(usable) < 2:
         return None
@@ -399,15 +324,13 @@ def _compared(shown: Sequence[PolicyVariant], level: float) -> PairedComparison 
     matrix: dict[tuple[str, str], CellPair] = {}
     for first, second in itertools.permutations(usable, 2):
         if np.intersect1d(first.run.seeds, second.run.seeds).size:
-            matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run, level=level)
+            matrix[first.label, second.label] = compare(first.cell, second.cell, first.run, second.run)
     pairs = [(v, matrix[v.label, best.label]) for v in usable if (v.label, best.label) in matrix]
     values, health = _common_seeds(usable)
     ranks: tuple[regret.Rank, ...] = ()
     if values.size:
         labels = [variant.label for variant in usable]
-        ranks = regret.rank_table(
-            dict(zip(labels, values.T, strict=True)), dict(zip(labels, health.T, strict=True)), level=level
-        )
+        ranks = regret.rank_table(dict(zip(labels, values.T, strict=True)), dict(zip(labels, health.T, strict=True)))
     return PairedComparison(best, tuple(pairs), ranks, matrix)
 
 
@@ -447,46 +370,37 @@ def _held_at(cell: LoadedCell, held: Mapping[str, Any]) -> bool:
     return all(cell.value(name) is None or _text(cell.value(name)) == _text(value) for name, value in held.items())
 
 
-def _parameter_panels(variants: Sequence[PolicyVariant], parameters: Sequence[str]) -> Iterable[ParameterPanel]:
-    for name in parameters:
-        others = [other for other in parameters if other != name]
-        for members in grouped(variants, lambda v: (v.cell.set, v.cell.horizon, v.cell.dtype)).values():
-            owners = [variant for variant in members if variant.cell.value(name) is not None]
-            # Beside the parameter itself a line's cells differ in nothing.
-            lines, note = _lines(owners, others), ""
-            if len(lines) > SHOWN:
-                held = {other: value for other in others if (value := _reference(owners, other)) is not None}
-                lines, best = _at_the_reference(lines, held)
-                words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
-                also = "; besides, each policy's best radius scale" if best else ""
-                note = f"Other parameters held at {', '.join(words)}{also}; all combinations are in the table."
-            if lines and _differing([variant.cell for variant in owners], [name]):
-                without = [variant for variant in members if variant.cell.value(name) is None]
-                yield _parameter_panel(name, others, lines[:SHOWN], without, note)
+def _few_lines(lines: list[list[PolicyVariant]], others: Sequence[str]) -> tuple[list[list[PolicyVariant]], str]:
+    """Lines that a picture can show, and a note on what was left out.
 
-
-def _at_the_reference(
-    lines: Sequence[list[PolicyVariant]], held: Mapping[str, Any]
-) -> tuple[list[list[PolicyVariant]], bool]:
-    """Lines whose other parameters are these, then those of each policy's best radius scale; whether there are such."""
-    first = [line for line in lines if _held_at(line[0].cell, held)]
+    Of many these are the lines whose other parameters are those of the reference, then those of each policy's best
+    radius scale.
+    """
+    if len(lines) <= SHOWN:
+        return lines, ""
+    owners = [variant for line in lines for variant in line]
+    held = {other: value for other in others if (value := _reference(owners, other)) is not None}
     rest = {name: value for name, value in held.items() if name != "radius_scale"}
-    if len(rest) == len(held):
-        return first, False
-    scaled = [line for line in lines if _held_at(line[0].cell, rest)]
-    of_policy = grouped(scaled, lambda line: line[0].cell.policy).values()
-    least = [min(group, key=lambda line: min(map(_mean, line))) for group in of_policy]
-    best = [line for line in least if not any(line is other for other in first)]
-    return [*first, *best], bool(best)
+    chosen = [line for line in lines if _held_at(line[0].cell, held)]
+    also = ""
+    if len(rest) < len(held):
+        scaled = [line for line in lines if _held_at(line[0].cell, rest)]
+        of_policy = grouped(scaled, lambda line: line[0].cell.policy).values()
+        least = [min(group, key=lambda line: min(map(_mean, line))) for group in of_policy]
+        best = [line for line in least if not any(line is other for other in chosen)]
+        chosen += best
+        also = "; besides, each policy's best radius scale" if best else ""
+    words = [f"{parameter_name(other)} = {plain_value(value)}" for other, value in held.items()]
+    note = f"Other parameters held at {', '.join(words)}{also}; all combinations are in the table."
+    return chosen[:SHOWN], note
 
 
-def _parameter_panel(
-    name: str,
-    others: Sequence[str],
-    lines: Sequence[Sequence[PolicyVariant]],
-    without: Sequence[PolicyVariant],
-    note: str,
-) -> ParameterPanel:
+def _parameter_panel(name: str, others: Sequence[str], members: Sequence[PolicyVariant]) -> ParameterPanel | None:
+    """Variants of one set and horizon along a parameter; None where it does not vary."""
+    owners = [variant for variant in members if variant.cell.value(name) is not None]
+    lines, note = _few_lines(_lines(owners, others), others)  # beside the parameter itself a line's cells are alike
+    if not lines or not _differing([variant.cell for variant in owners], [name]):
+        return None
     values = [variant.cell.value(name) for line in lines for variant in line]
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     names = () if numeric else tuple(dict.fromkeys(plain_value(value) for value in values))
@@ -502,19 +416,19 @@ def _parameter_panel(
         telling = _differing([other[0].cell for other in lines if other[0].cell.policy == cell.policy], others)
         label = ", ".join([base_label(cell, scaled=name != "radius_scale"), *_named_values(cell, telling)])
         drawn.append(_line(label, ordered, [place(variant) for variant in ordered]))
-    flat = [v for v in without[: max(0, SHOWN - len(drawn))] if math.isfinite(float(v.final.mean))]
+    without = [variant for variant in members if variant.cell.value(name) is None][: max(0, SHOWN - len(drawn))]
     return ParameterPanel(
         parameter=name,
-        title=lines[0][0].cell.set,
-        detail=f"T = {lines[0][0].cell.horizon:,}",
+        title=members[0].cell.set,
+        detail=f"T = {members[0].cell.horizon:,}",
         ticks=None if numeric else names,
         lines=tuple(drawn),
-        level=tuple(_line(v.label, [v], [math.nan]) for v in flat),
+        level=tuple(_line(v.label, [v], [math.nan]) for v in without if math.isfinite(float(v.final.mean))),
         note=note,
     )
 
 
-def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level: float) -> Iterable[GrowthLine]:
+def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str]) -> Iterable[GrowthLine]:
     groups = _lines([variant for variant in variants if variant.final.n > 0], parameters, "set", "dtype")
     firsts = [members[0].cell for members in groups]
     for members, first in zip(groups, firsts, strict=True):
@@ -530,13 +444,13 @@ def _growths(variants: Sequence[PolicyVariant], parameters: Sequence[str], level
             band=_stacked(ordered, horizons),
             theory=ordered[0].theory,
             title=first.set,
-            fit=_fitted(ordered, horizons, level),
+            fit=_fitted(ordered, horizons),
         )
 
 
-def _fitted(variants: Sequence[PolicyVariant], horizons: Sequence[int], level: float) -> regret.Estimate | None:
+def _fitted(variants: Sequence[PolicyVariant], horizons: Sequence[int]) -> regret.Estimate | None:
     values, health = _common_seeds(variants)
     try:
-        return regret.exponent_interval(horizons, values, health, level=level) if values.size else None
+        return regret.exponent_interval(horizons, values, health) if values.size else None
     except ValueError:  # no seed healthy at every horizon, or a mean of 0: no power of T to fit
         return None

@@ -15,13 +15,10 @@ import jinja2
 
 from linbet_jax._version import __version__
 from linbet_jax.figures.sheets import Picture, inline_svg
-from linbet_jax.report import tables
-from linbet_jax.report.gather import PairedComparison, Setting, SweepReport, grouped, parameter_name, pulls_per_second
+from linbet_jax.report import gather, tables
 from linbet_jax.report.pictures import better
 from linbet_jax.statistics.tables import between, duration, number
 from linbet_jax.sweep.table import LoadedCell
-
-__all__ = ["page"]
 
 OPEN_ROWS = 40  # a table with more rows is folded up, set by set
 LISTED = 200  # unhealthy seeds written out
@@ -35,44 +32,15 @@ class Row(NamedTuple):
     best: bool = False
 
 
-class Table(NamedTuple):
-    """A table in a box that scrolls, and is not taller than a screen when `tall`; `kinds` are its columns' classes."""
-
-    label: str
-    head: Sequence[str]
-    rows: Sequence[Row]
-    kinds: Sequence[str]
-    tall: bool
-
-
-def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
-    """The whole page.
-
-    Args:
-        report: what it is about.
-        pictures: in the order in which they are shown.
-        files: names of the files beside the page, relative to it, for links.
-    """
+def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
+    """The whole page, its pictures in their order, with links to files beside it (names relative to the page)."""
     sweep, manifest = report.sweep, dict(report.sweep.manifest)
-    kinds = grouped(pictures, lambda picture: picture.kind)
+    kinds = gather.grouped(pictures, lambda picture: picture.kind)
     counter = itertools.count(1)
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
     summaries = [_summary(report, setting) for setting in report.settings]
-    of_policy = grouped(sweep.cells, lambda cell: cell.policy)
-    present = {
-        "overview": ("Overview", True),
-        "regret": ("Regret against pulls", True),
-        "final": ("Final regret", "final-regret" in kinds),
-        "parameters": ("Parameters", report.parameters),
-        "growth": ("Growth in T", report.growths),
-        "paired": ("Paired differences", compared),
-        "speed": ("Speed", "speed" in kinds),
-        "health": ("Health", True),
-        "table": ("Table", True),
-        "source": ("Sweep file", True),
-    }
-    folder = sweep.path.name
-    sweep_file = manifest.pop("sweep_file", None)
+    of_policy = gather.grouped(sweep.cells, lambda cell: cell.policy)
+    sweep_file, numerics = manifest.pop("sweep_file", None), manifest.get("numerics") or {}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -85,44 +53,42 @@ def page(report: SweepReport, pictures: Sequence[Picture], *, files: Sequence[st
             style=_resource("page.css"),
             script=_resource("page.js"),
             version=__version__,
-            level=f"{report.level:.0%}",
-            sections=[(key, title) for key, (title, there) in present.items() if there],
-            folder=folder,
-            name=str(manifest.get("name") or folder),
-            lede=_lede(report),
+            level=f"{gather.LEVEL:.0%}",
+            name=str(manifest.get("name") or sweep.path.name),
             manifest={
                 "status": manifest.get("status"),
                 "sweep_file": str(sweep_file or ""),
                 "overrides": [str(line) for line in manifest.get("overrides") or ()],
+                "versions": [f"{name} {numerics[name]}" for name in ("linbet_jax", "jax") if numerics.get(name)],
+                "devices": (manifest.get("environment") or {}).get("devices") or "",
             },
             manifest_text=json.dumps(manifest, indent=1, ensure_ascii=False),
-            tiles=_tiles(report),
+            count=_count,
+            pulls=sum(cell.stored * cell.horizon for cell in sweep.cells),
+            duration=duration,
             winners=_winners(compared),
-            single=any(variant.final.n == 1 for variant in report.variants),
             legend=[(report.colors[cells[0].family], cells[0].label) for cells in of_policy.values()],
-            drawable=sum(bool(setting.shown) for setting in report.settings),
             swept=[
-                (name, parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
-                for name, panels in grouped(report.parameters, lambda panel: panel.parameter).items()
+                (name, gather.parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
+                for name, panels in gather.grouped(report.parameters, lambda panel: panel.parameter).items()
             ],
             exponents=_exponents(report),
             caveats=list(dict.fromkeys(g.fit.caveat for g in report.growths if g.fit is not None and g.fit.caveat)),
-            comparisons=[(setting.name, *_matrix(report, comparison)) for setting, comparison in compared],
+            comparisons=[
+                (setting.name, _differences(report, comparison), _ranks(report, comparison))
+                for setting, comparison in compared
+            ],
             times=_times(report),
             absent=_absent(report),
             troubled=_troubled(report),
-            seeds=f"{sum(variant.final.seeds for variant in report.variants):,}",
-            cells=f"{len(report.variants):,}",
             summaries=summaries,
-            above=tables.ABOVE in tables.statistics(report),
-            opened=sum(len(table.rows) for *_, table in summaries) <= OPEN_ROWS,
+            statistics=tables.statistics(report),
+            open_rows=OPEN_ROWS,
             texts=(("markdown", "Markdown", tables.markdown(report)), ("latex", "LaTeX", tables.latex(report))),
             settings=[
-                _table(
-                    key.capitalize(), ["name", "value"], [Row([str(name), str(value)]) for name, value in held.items()]
-                )
+                (key.capitalize(), [Row([str(name), str(value)]) for name, value in held.items()])
                 for key in ("environment", "numerics")
-                if isinstance(held := manifest.get(key), dict) and held
+                if isinstance(held := manifest.get(key), dict)
             ],
             files=files,
         )
@@ -134,29 +100,6 @@ def _resource(name: str) -> str:
     return resources.files("linbet_jax.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _table(label: str, head: Sequence[str], rows: Sequence[Row], *, numbers: int = 0, open_rows: int = 14) -> Table:
-    """A table whose last `numbers` columns are aligned right."""
-    return Table(label, head, rows, [""] * (len(head) - numbers) + ["number"] * numbers, len(rows) > open_rows)
-
-
-def _lede(report: SweepReport) -> str:
-    sweep, numerics = report.sweep, report.sweep.manifest.get("numerics") or {}
-    sets = list(dict.fromkeys(cell.set for cell in sweep.cells))
-    policies = list(dict.fromkeys(cell.policy for cell in sweep.cells))
-    seeds = sorted({cell.seeds for cell in sweep.cells})
-    span = "0" if not seeds else f"{seeds[0]:,}" if len(seeds) == 1 else f"{seeds[0]:,} to {seeds[-1]:,}"
-    more = f" and {len(sets) - 6} more sets" if len(sets) > 6 else ""
-    device = (sweep.manifest.get("environment") or {}).get("devices")
-    versions = [f"{name} {numerics[name]}" for name in ("linbet_jax", "jax") if numerics.get(name)]
-    parts = [
-        f"{len(policies)} polic{'y' if len(policies) == 1 else 'ies'} on {', '.join(sets[:6])}{more}",
-        f"{span} seed{'' if seeds == [1] else 's'} a cell",
-        str(device or ""),
-        ", ".join(versions),
-    ]
-    return "; ".join(filter(None, parts))
-
-
 def _count(value: float) -> str:
     for unit, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= unit:
@@ -164,22 +107,7 @@ def _count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _tiles(report: SweepReport) -> list[tuple[str, str, str]]:
-    """(name, value, what stands small beside it)."""
-    cells = report.sweep.cells
-    states = [cell.state for cell in cells]
-    return [
-        ("Cells done", f"{sum(cell.whole for cell in cells):,}", f"of {len(cells):,}"),
-        ("Failed, not readable", f"{sum(s in ('failed', 'damaged', 'unreadable') for s in states):,}", ""),
-        ("Not computed", f"{sum(s in ('missing', 'started', 'partial') for s in states):,}", ""),
-        ("Unhealthy seeds", f"{report.unhealthy:,}", f"of {sum(cell.stored for cell in cells):,}"),
-        ("Pulls", _count(sum(cell.stored * cell.horizon for cell in cells)), ""),
-        ("Computing", duration(sum(cell.journey.run_seconds for cell in cells)), ""),
-        ("Compiling", duration(sum(cell.journey.compile_seconds for cell in cells)), ""),
-    ]
-
-
-def _winners(compared: Sequence[tuple[Setting, PairedComparison]]) -> Table:
+def _winners(compared: Sequence[tuple[gather.Setting, gather.PairedComparison]]) -> list[Row]:
     body = []
     for setting, comparison in compared:
         first, final = comparison.first, comparison.best.final
@@ -194,11 +122,10 @@ def _winners(compared: Sequence[tuple[Setting, PairedComparison]]) -> Table:
             shown += ["none: equal in every seed", "–", "–"]
         if comparison.pairs:
             body.append(Row([setting.title, setting.detail, *shown]))
-    head = ["set", "setting", "smallest mean regret", "mean", "interval", "median"]
-    return _table("Best policy by setting", [*head, "next", "difference", "its interval"], body)
+    return body
 
 
-def _exponents(report: SweepReport) -> Table:
+def _exponents(report: gather.SweepReport) -> list[Row]:
     body = []
     for growth in report.growths:
         fit, shown = growth.fit, ["–", "–", "–"]
@@ -208,15 +135,14 @@ def _exponents(report: SweepReport) -> Table:
         bound = "–" if growth.theory is None else f"{growth.theory:.3f}"
         texts = [growth.label, growth.title, f"{growth.band.at.size}", *shown, bound]
         body.append(Row(texts, growth.color))
-    head = ["policy", "set", "horizons", "seeds", "fitted exponent", "interval", "bound's exponent"]
-    return _table("Fitted exponents", head, body, numbers=5)
+    return body
 
 
-def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, Table]:
-    """Every pair of policies, and their ranks over seeds."""
+def _differences(report: gather.SweepReport, comparison: gather.PairedComparison) -> list[Row]:
+    """Every pair of policies: a row's regret minus that of each in turn."""
     labels = list(dict.fromkeys(first for first, _ in comparison.matrix))
     winners = [variant.label for variant in comparison.first]
-    color = {first: report.colors[pair.first.family] for (first, _), pair in comparison.matrix.items()}
+    color = _colors(report, comparison)
 
     def text(first: str, second: str) -> str:
         pair = comparison.matrix.get((first, second))
@@ -226,24 +152,29 @@ def _matrix(report: SweepReport, comparison: PairedComparison) -> tuple[Table, T
         band = f" ({between(difference, 4)})" if difference.has_band else ""
         return f"{number(difference.mean, 4)}{band}, median {number(difference.median, 4)}, {better(pair.wins)}"
 
-    body = [
+    return [
         Row([first, *(text(first, second) for second in labels)], color[first], first in winners) for first in labels
     ]
-    ranks = []
+
+
+def _colors(report: gather.SweepReport, comparison: gather.PairedComparison) -> dict[str, str]:
+    return {first: report.colors[pair.first.family] for (first, _), pair in comparison.matrix.items()}
+
+
+def _ranks(report: gather.SweepReport, comparison: gather.PairedComparison) -> list[Row]:
+    ranks, color = [], _colors(report, comparison)
     for rank in comparison.ranks:
         final = rank.summary
         if final.n:
             shown = [f"{float(final.mean):.2f}", between(final, places=2)]
             shown += [f"{100 * share:.0f}%" for share in (rank.first, rank.tied)]
             ranks.append(Row([rank.name, *shown, f"{final.n} of {final.seeds}"], color[rank.name]))
-    head = ["policy", "mean rank", "interval", "alone first in", "tied first in", "seeds"]
-    matrix = _table("Difference row minus column", ["row minus column", *labels], body, open_rows=len(body))
-    return matrix, _table("Mean ranks", head, ranks, numbers=5, open_rows=len(ranks))
+    return ranks
 
 
-def _times(report: SweepReport) -> Table:
+def _times(report: gather.SweepReport) -> list[Row]:
     body = []
-    for cells in grouped(report.sweep.cells, lambda cell: cell.policy).values():
+    for cells in gather.grouped(report.sweep.cells, lambda cell: cell.policy).values():
         timed = [cell for cell in cells if cell.journey.run_seconds > 0 and cell.journey.seed_pulls > 0]
         if timed:
             run, compiling, pulls = (
@@ -251,26 +182,23 @@ def _times(report: SweepReport) -> Table:
                 for name in ("run_seconds", "compile_seconds", "seed_pulls")
             )
             texts = [timed[0].label, f"{len(timed):,}", _count(pulls), duration(run), duration(compiling)]
-            body.append(Row([*texts, number(pulls_per_second(timed), 4)], report.colors[timed[0].family]))
-    head = ["policy", "cells", "pulls", "computing", "compiling", "pulls per second"]
-    return _table("Time by policy", head, body, numbers=5, open_rows=len(body))
+            body.append(Row([*texts, number(gather.pulls_per_second(timed), 4)], report.colors[timed[0].family]))
+    return body
 
 
-def _named(setting: Setting, cell: LoadedCell) -> str:
+def _named(setting: gather.Setting, cell: LoadedCell) -> str:
     return f"{setting.labels[cell.id]} on {setting.name}"
 
 
-def _absent(report: SweepReport) -> Table:
-    body = [
+def _absent(report: gather.SweepReport) -> list[Row]:
+    return [
         Row([_named(setting, cell), cell.state, f"{cell.stored} of {cell.seeds}", cell.error or "–", cell.id])
         for setting in report.settings
         for cell in setting.absent
     ]
-    table = _table("Cells that are not done", ["cell", "state", "seeds", "error", "id"], body)
-    return table._replace(kinds=["", "tag", "number", "long", ""])
 
 
-def _troubled(report: SweepReport) -> Table:
+def _troubled(report: gather.SweepReport) -> list[Row]:
     body, left = [], LISTED
     for setting in report.settings:
         for variant in setting.variants:
@@ -281,12 +209,11 @@ def _troubled(report: SweepReport) -> Table:
                 where = " and ".join(filter(None, [", ".join(listed), f"{rest} more" if rest else ""]))
                 count = f"{len(variant.troubles)} of {variant.final.seeds}"
                 body.append(Row([_named(setting, variant.cell), count, where]))
-    table = _table("Unhealthy seeds", ["cell", "unhealthy", "where"], body)
-    return table._replace(kinds=["", "number", "long"])
+    return body
 
 
-def _summary(report: SweepReport, setting: Setting) -> tuple[str, str, Table]:
-    """A setting's title, what stands small beside it, and its rows."""
+def _summary(report: gather.SweepReport, setting: gather.Setting) -> tuple[str, str, list[str], list[Row]]:
+    """A setting's title, what stands small beside it, and its table."""
     best = () if setting.comparison is None else setting.comparison.first
     head, rows = tables.headings(report), tables.rows(report, setting)
     named = setting.detail.split(", ")  # what the title says of all rows needs no column
@@ -299,8 +226,5 @@ def _summary(report: SweepReport, setting: Setting) -> tuple[str, str, Table]:
         )
         for cell, variant, texts in rows
     ]
-    numbers = len(tables.statistics(report))
-    title = f"Regret on {setting.name}"
-    content = _table(title, [head[n] for n in shown], body, numbers=numbers, open_rows=OPEN_ROWS)
     cells = f"{len(body)} cell{'s' if len(body) > 1 else ''}"
-    return setting.name, "; ".join(filter(None, [cells, setting.facts])), content
+    return setting.name, "; ".join(filter(None, [cells, setting.facts])), [head[n] for n in shown], body

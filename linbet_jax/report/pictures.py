@@ -11,33 +11,21 @@ import numpy as np
 from linbet_jax.figures import pictures as drawing
 from linbet_jax.figures.pictures import GrowthLine, RowMark, label_room, rows_height
 from linbet_jax.figures.sheets import Picture
-from linbet_jax.report.gather import (
-    SHOWN,
-    PairedComparison,
-    ParameterPanel,
-    PolicyVariant,
-    Setting,
-    SweepReport,
-    grouped,
-    parameter_name,
-    pulls_per_second,
-)
+from linbet_jax.report import gather
 from linbet_jax.statistics.regret import Share, Summary
 from linbet_jax.statistics.tables import between, number
 
-__all__ = ["better", "pictures"]
 
-
-def pictures(report: SweepReport, *, panels: int) -> list[Picture]:
+def pictures(report: gather.SweepReport, *, panels: int) -> list[Picture]:
     """Every picture of a report, at most `panels` of each kind: the rest of a large sweep is in the tables alone."""
     made: list[Picture] = []
     for setting in [s for s in report.settings if s.shown][:panels]:
         made += [_regret(setting, log=False), _regret(setting, log=True), _final(setting)]
         if setting.comparison is not None:
             made.append(_paired(setting, setting.comparison))
-    for of_parameter in grouped(report.parameters, lambda panel: panel.parameter).values():
+    for of_parameter in gather.grouped(report.parameters, lambda panel: panel.parameter).values():
         made += [_parameter(panel) for panel in of_parameter[:panels]]
-    for title, lines in list(grouped(report.growths, lambda line: line.title).items())[:panels]:
+    for title, lines in list(gather.grouped(report.growths, lambda line: line.title).items())[:panels]:
         made.append(_growth(title, lines))
     timed = [variant for variant in report.variants if math.isfinite(variant.rate)]
     if timed:
@@ -59,7 +47,7 @@ def _averages(summary: Summary) -> str:
     return f"{mean} (median {median}, trimmed mean {trimmed})"
 
 
-def _regret(setting: Setting, *, log: bool) -> Picture:
+def _regret(setting: gather.Setting, *, log: bool) -> Picture:
     shown, hidden = setting.shown, len(setting.variants) - len(setting.shown)
     which = "first and best" if len(shown) > len({v.cell.policy for v in shown}) else "best"
     seeds = sorted(variant.final.n for variant in shown)
@@ -78,7 +66,7 @@ def _regret(setting: Setting, *, log: bool) -> Picture:
     )
 
 
-def _final(setting: Setting) -> Picture:
+def _final(setting: gather.Setting) -> Picture:
     words, rows = [], []
     for variant in setting.shown:
         final = variant.final
@@ -96,7 +84,7 @@ def _final(setting: Setting) -> Picture:
     )
 
 
-def _paired(setting: Setting, comparison: PairedComparison) -> Picture:
+def _paired(setting: gather.Setting, comparison: gather.PairedComparison) -> Picture:
     best, words, rows = comparison.best.label, [], []
     for variant, pair in comparison.pairs:
         difference, wins = pair.difference, pair.wins
@@ -115,8 +103,8 @@ def _paired(setting: Setting, comparison: PairedComparison) -> Picture:
     )
 
 
-def _parameter(panel: ParameterPanel) -> Picture:
-    name, lines = parameter_name(panel.parameter), (*panel.lines, *panel.level)
+def _parameter(panel: gather.ParameterPanel) -> Picture:
+    name, lines = gather.parameter_name(panel.parameter), (*panel.lines, *panel.level)
     ends = [
         f"{line.label} from {number(line.band.mean[0], 4)} to {number(line.band.mean[-1], 4)}" for line in panel.lines
     ]
@@ -139,7 +127,7 @@ def _parameter(panel: ParameterPanel) -> Picture:
 
 
 def _growth(title: str, lines: Sequence[GrowthLine]) -> Picture:
-    shown, hidden = lines[:SHOWN], max(0, len(lines) - SHOWN)
+    shown, hidden = lines[: gather.SHOWN], max(0, len(lines) - gather.SHOWN)
     exponents = [
         f"{line.label} {'no fit' if line.fit is None else f'{float(line.fit.value):.3f}'}"
         + ("" if line.theory is None else f" (bound {line.theory:.3f})")
@@ -157,11 +145,11 @@ def _growth(title: str, lines: Sequence[GrowthLine]) -> Picture:
     )
 
 
-def _speed(timed: Sequence[PolicyVariant]) -> Picture:
+def _speed(timed: Sequence[gather.PolicyVariant]) -> Picture:
     marks = []
-    for variants in grouped(timed, lambda variant: variant.cell.policy).values():
+    for variants in gather.grouped(timed, lambda variant: variant.cell.policy).values():
         cell, rates = variants[0].cell, np.array([variant.rate for variant in variants])
-        together = pulls_per_second(variant.cell for variant in variants)
+        together = gather.pulls_per_second(variant.cell for variant in variants)
         beside = f"{number(together, 4)}/s, {rates.size} cell{'s' if rates.size > 1 else ''}"
         marks.append((together, RowMark(cell.label, variants[0].color, beside, rates)))
     marks.sort(key=lambda mark: -mark[0])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from linbet_jax.report.gather import PolicyVariant, Setting, SweepReport, parameter_name, plain_value, swept_parameters
+from linbet_jax.report.gather import PolicyVariant, Setting, SweepReport, parameter_name, plain_value
 from linbet_jax.statistics import tables
 from linbet_jax.statistics.tables import between, escaped_markdown, number
 from linbet_jax.sweep.table import LoadedCell
-
-__all__ = ["ABOVE", "QUANTILES", "csv_text", "headings", "latex", "markdown", "rows", "statistics"]
 
 QUANTILES = (0.9, 0.99)  # of the final regret over seeds, shown beside mean and median
 ABOVE = "above uniform"  # share of seeds whose final regret is above uniform play's mean, where that is in the sweep
@@ -21,11 +19,9 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
     variants = {variant.cell.id: variant for variant in setting.variants}
     columns = statistics(report)
     lines = []
-    for cell in report.sweep.cells:
-        if cell.id not in setting.labels:
-            continue
+    for cell in setting.cells:
         variant = variants.get(cell.id)
-        texts = [setting.labels[cell.id], *(plain_value(cell.value(name)) for name in swept_parameters(report.sweep))]
+        texts = [setting.labels[cell.id], *(plain_value(cell.value(name)) for name in report.sweep.parameters)]
         if variant is None:
             texts += [cell.state, *["–"] * len(columns)]
         else:
@@ -45,7 +41,7 @@ def rows(report: SweepReport, setting: Setting) -> list[tuple[LoadedCell, Policy
 
 def headings(report: SweepReport) -> list[str]:
     """Of the columns of `rows`."""
-    return ["policy", *map(parameter_name, swept_parameters(report.sweep)), "seeds", *statistics(report)]
+    return ["policy", *map(parameter_name, report.sweep.parameters), "seeds", *statistics(report)]
 
 
 def statistics(report: SweepReport) -> list[str]:
@@ -71,19 +67,18 @@ def markdown(report: SweepReport) -> str:
     """The whole table as GitHub's Markdown."""
     body = [[setting.name, *texts] for setting in report.settings for _, _, texts in rows(report, setting)]
     head, *cleaned = [list(map(escaped_markdown, row)) for row in (["set", *headings(report)], *body)]
-    return "\n".join(tables.markdown_table(head, cleaned, left=2 + len(swept_parameters(report.sweep))))
+    return "\n".join(tables.markdown_table(head, cleaned, left=2 + len(report.sweep.parameters)))
 
 
 def latex(report: SweepReport) -> str:
     """The whole table in LaTeX, for the packages booktabs and longtable."""
     groups = [(setting.name, [texts for *_, texts in rows(report, setting)]) for setting in report.settings]
-    return tables.latex_longtable(headings(report), groups, left=1 + len(swept_parameters(report.sweep)))
+    return tables.latex_longtable(headings(report), groups, left=1 + len(report.sweep.parameters))
 
 
 def csv_text(report: SweepReport) -> str:
     """The table with all digits, one row per cell, empty where there is no number."""
-    parameters = swept_parameters(report.sweep)
-    names = ("cell", "set", "policy", "label", "horizon", *parameters, "state", "seeds", "unhealthy")
+    names = ("cell", "set", "policy", "label", "horizon", *report.sweep.parameters, "state", "seeds", "unhealthy")
     fields_of_final = ("mean", "sd", "standard_error", "low", "high", "median", "trimmed_mean")
     above = [ABOVE] if ABOVE in statistics(report) else []
     body = []
@@ -91,7 +86,7 @@ def csv_text(report: SweepReport) -> str:
         for cell, variant, _ in rows(report, setting):
             final = None if variant is None else variant.final
             fields: list[Any] = [cell.id, cell.set, cell.policy, cell.label, cell.horizon]
-            fields += [cell.value(name) for name in parameters]
+            fields += [cell.value(name) for name in report.sweep.parameters]
             fields += [cell.state, cell.stored, None if final is None else final.unhealthy]
             fields += [None if final is None else float(getattr(final, name)) for name in fields_of_final]
             fields += [None] * len(QUANTILES) if final is None else map(float, final.quantile(QUANTILES))

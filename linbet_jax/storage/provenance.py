@@ -18,37 +18,22 @@ from linbet_jax._version import __version__
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.storage import sources
 
-__all__ = ["code_digest", "constants", "environment", "instance_digest", "numerics"]
-
 _COMPUTING = ("linbet_jax.sweep.work", "linbet_jax.statistics.tuning")  # whose numbers are kept: all that is in a cell
 
 
 def sources_of(*modules: str) -> dict[str, bytes]:
     """What is written in the files of this package that importing these modules runs, by their places in it."""
     home = Path(__file__).parent.parent
-    statements: dict[str, bytes] = {}
-    waiting = list(modules)
-    while waiting:
-        place = home.parent
-        for part in waiting.pop().split("."):
-            place = place / part
-            file = place / "__init__.py" if place.is_dir() else place.with_name(f"{part}.py")
-            where = file.relative_to(home.parent).as_posix()
-            if where not in statements and file.is_file():
-                source = sources.read(file.read_bytes())
-                statements[where] = source.statements
-                waiting += [name for _, name in source.imports if name.partition(".")[0] == home.name]
-    return statements
+    files = [file for module in modules for file in sources.files(home.parent, module)]
+    held = sources.reached(files, home.parent, lambda name: name.partition(".")[0] == home.name)
+    return {path.relative_to(home.parent).as_posix(): source.statements for path, source in held.items()}
 
 
 @functools.cache
 def code_digest(*modules: str) -> str:
-    """Hash of what is written in the files of this package that decide numbers.
+    """Hash of what is written in the modules that compute the numbers, and in all of this package that they import.
 
     Files that only draw, print or keep are not among them, and comments, docstrings and layout count nowhere.
-
-    Args:
-        *modules: those that compute the numbers; every one that they import counts with them.
     """
     total = hashlib.sha256()
     for name, statements in sorted(sources_of(*modules).items()):
@@ -87,11 +72,7 @@ def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
 
 
 def _content(value: Any) -> Any:
-    """A value as plain data without memory addresses: what pickling takes down, classes by their names.
-
-    Raises:
-        TypeError: for what has no such data; the message is its `repr`.
-    """
+    """A value as plain data without memory addresses: what pickling takes down; TypeError for what has none."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array)):
         array = np.asarray(value)
         return array.dtype.str, array.shape, _content(array.tolist())
@@ -121,12 +102,9 @@ def constants(bandit: LinearBandit) -> dict[str, float]:
 
 
 def numerics(dtype: str, kind: str, modules: Sequence[str] = _COMPUTING) -> dict[str, Any]:
-    """What decides the numbers beside the experiment itself: two runs with other values here are two runs.
+    """What decides the numbers, computed by these modules on a device with this name, beside the experiment itself.
 
-    Args:
-        dtype: "float64" or "float32".
-        kind: the device's own name.
-        modules: of this package, those that compute the numbers.
+    Two runs with other values here are two runs.
     """
     settings: Any = jax.config
     return {

@@ -24,18 +24,6 @@ import numpy as np
 
 from linbet_jax.errors import InputError
 
-__all__ = [
-    "RunFolder",
-    "RunFolderError",
-    "digest",
-    "in_use",
-    "read_json",
-    "replacing",
-    "sweep_manifest",
-    "write_json",
-    "write_text",
-]
-
 MANIFEST, CELLS, LOCK = "manifest.json", "cells", ".lock"
 
 
@@ -96,11 +84,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-        RunFolderError: the file is not there, or holds no JSON.
-    """
+    """What a JSON file holds; RunFolderError where it is not there, or holds no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -108,11 +92,7 @@ def read_json(path: Path) -> Any:
 
 
 def sweep_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a sweep's folder.
-
-    Raises:
-        RunFolderError: there is no such folder, or no sweep in it.
-    """
+    """The manifest of a sweep's folder; RunFolderError where there is no such folder, or no sweep in it."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     if not (folder / MANIFEST).exists():
@@ -126,11 +106,7 @@ def sweep_manifest(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock; the kernel frees it when its holder dies, however it dies.
-
-    Raises:
-        RunFolderError: another process holds it.
-    """
+    """Holds the folder's lock; the kernel frees it when its holder dies, however it dies."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         if not _flock(descriptor):
@@ -295,14 +271,10 @@ def _short(value: object) -> str:
 
 def _plain(value: Any) -> Any:
     """The value in JSON's own types: NumPy numbers and arrays unwrapped, non-finite floats as null."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, (np.generic, np.ndarray)):
         return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
-
-__all__ = ["Source", "read"]
 
 _UNSAID = ("ctx", "kind", "type_comment")  # of a node: they follow from the rest, or say nothing
 
@@ -14,14 +14,12 @@ _UNSAID = ("ctx", "kind", "type_comment")  # of a node: they follow from the res
 class Source(NamedTuple):
     """A Python source.
 
-    Attributes:
-        statements: equal for sources that differ in layout, comments, docstrings, the words of a `raise` or what is
-            under `if TYPE_CHECKING`, and equal under Python 3.11 and later; what is no Python source stays as it is.
-        imports: (level, name) of every module or member that it imports; the level is the number of leading dots.
+    The statements are equal for sources that differ in layout, comments, docstrings, the words of a `raise` or what is
+    under `if TYPE_CHECKING`, and equal under Python 3.11 and later; what is no Python source stays as it is.
     """
 
     statements: bytes
-    imports: tuple[tuple[int, str], ...]
+    imports: tuple[tuple[int, str], ...]  # (number of leading dots, name) of each module or member that it imports
 
 
 @functools.lru_cache(maxsize=64)
@@ -36,6 +34,31 @@ def read(content: bytes) -> Source:
     return Source("".join(words).encode("utf-8", "backslashreplace"), tuple(imports))
 
 
+def files(base: Path, name: str) -> Iterator[Path]:
+    """Files below a folder that importing a module or member of this name runs."""
+    place = base
+    for part in name.strip(".").split("."):
+        place = place / part
+        yield from (file for file in (place.with_name(f"{part}.py"), place / "__init__.py") if file.is_file())
+
+
+def reached(paths: Iterable[Path], folder: Path, counts: Callable[[str], bool]) -> dict[Path, Source]:
+    """Sources, and those that they import from a folder, however many imports away, by names that count."""
+    held: dict[Path, Source] = {}
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path in held:
+            continue
+        held[path] = read(path.read_bytes())
+        if path.is_relative_to(folder):
+            bases = (folder, *path.parents)  # by the number of leading dots
+            for level, name in held[path].imports:
+                if counts(name):
+                    waiting += files(bases[min(level, len(bases) - 1)], name)
+    return held
+
+
 def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> None:
     """Adds a part of a syntax tree, without empty fields: Python's own dump of it differs between versions."""
     if isinstance(value, ast.AST):
@@ -43,7 +66,7 @@ def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> No
             imports += [(0, alias.name) for alias in value.names]
         elif isinstance(value, ast.ImportFrom):
             imports += [(value.level, f"{value.module or ''}.{alias.name}") for alias in value.names]
-        elif isinstance(value, ast.If) and _is_for_types(value.test):
+        elif isinstance(value, ast.If) and "TYPE_CHECKING" in vars(value.test).values():  # as a name or an attribute
             value.body = []
         words.append(f"({type(value).__name__}")
         fields = value.__dict__
@@ -62,10 +85,6 @@ def _read(value: object, words: list[str], imports: list[tuple[int, str]]) -> No
         words.append("]")
     else:
         words.append(repr(value))
-
-
-def _is_for_types(test: ast.expr) -> bool:
-    return "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
 
 
 def _without_words(raised: object) -> object:

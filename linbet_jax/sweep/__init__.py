@@ -43,30 +43,23 @@ __all__ = [
     "status",
 ]
 
-_NAMES = {
-    "Cluster": "cluster",
-    "Executor": "executors",
-    "InProcess": "executors",
-    "Part": "executors",
-    "PartOutcome": "executors",
-    "Slurm": "targets",
-    "Status": "overview",
-    "Sweep": "model",
-    "SweepProgress": "driver",
-    "SweepSummary": "driver",
-    "load": "table",
-    "read": "grid",
-    "run": "driver",
-    "status": "overview",
+_HOMES = {
+    "cluster": ("Cluster",),
+    "driver": ("SweepProgress", "SweepSummary", "run"),
+    "executors": ("Executor", "InProcess", "Part", "PartOutcome"),
+    "grid": ("read",),
+    "model": ("Sweep",),
+    "overview": ("Status", "status"),
+    "table": ("load",),
+    "targets": ("Slurm",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'linbet_jax.sweep' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"linbet_jax.sweep.{_NAMES[name]}"), name)
-    globals()[name] = value
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"linbet_jax.sweep.{home}"), name)
+    raise AttributeError(f"module 'linbet_jax.sweep' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -25,8 +25,6 @@ from linbet_jax.sweep.model import TABLES, CellChoice, Choice, Sweep, in_words
 from linbet_jax.sweep.schema import nearest, shown, unknown_key
 from linbet_jax.sweep.table import COLUMNS
 
-__all__ = ["GPU_BLOCK", "PlannedCell", "block_size", "entries", "numerics_of", "plan", "swept_names"]
-
 GPU_BLOCK = 1024  # seeds per block on a GPU: one size for any number of seeds, so that seeds can be added later
 _COMMON = {"delta": 0.1, "ridge": 1.0, "radius_scale": 1.0}  # what make_policy itself takes, and its defaults
 _RESERVED = (*COLUMNS, "dtype")  # what no option may be called
@@ -35,27 +33,16 @@ _NAMES_HERE = {"num_arms": "K", "dim": "d", "seed": "instance_seed", "path": "dr
 
 
 class PlannedCell(NamedTuple):
-    """One policy on one set.
+    """One policy on one set."""
 
-    Attributes:
-        id: hash of everything that decides the numbers, 32 hexadecimal digits.
-        title: its name in messages.
-        spec: plain data from which a worker builds it; see `work.run_part`.
-        entry: what the manifest says of it, all of it independent of the other cells and of the number of seeds.
-        rounds: pulls that are recorded.
-        program: number of the compiled program, shared by cells of equal static shape.
-        batch: number of the group whose cells can run as one batch.
-        swept: values of the parameters that the sweep varies.
-    """
-
-    id: str
-    title: str
-    spec: dict[str, Any]
-    entry: dict[str, Any]
-    rounds: tuple[int, ...]
-    program: int
-    batch: int
-    swept: dict[str, Any]
+    id: str  # hash of everything that decides the numbers, 32 hexadecimal digits
+    title: str  # its name in messages
+    spec: dict[str, Any]  # plain data from which a worker builds it; see `work.run_part`
+    entry: dict[str, Any]  # what the manifest says of it; no other cell and no number of seeds changes it
+    rounds: tuple[int, ...]  # pulls that are recorded
+    program: int  # number of the compiled program, shared by cells of equal static shape
+    batch: int  # number of the group whose cells can run as one batch
+    swept: dict[str, Any]  # values of the parameters that the sweep varies
 
     @property
     def horizon(self) -> int:
@@ -69,11 +56,7 @@ class PlannedCell(NamedTuple):
 
 
 def block_size(sweep: Sweep, platform: str) -> int:
-    """Seeds per block: the file's, or the default of the kind of device.
-
-    Raises:
-        InputError: more than a CPU can take.
-    """
+    """Seeds per block: the file's, where a CPU can take so many (else InputError), or the device's default."""
     if platform == "cpu" and sweep.block_size is not None and sweep.block_size > MAX_CPU_BLOCK:
         raise InputError(f"{sweep.file}: block_size = {sweep.block_size}: must be at most {MAX_CPU_BLOCK} on CPU")
     return sweep.block_size or (CPU_BLOCK if platform == "cpu" else GPU_BLOCK)
@@ -89,7 +72,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
 
     Args:
         sweep: from `grid.read`.
-        numerics: versions, code, device and dtype; part of every cell's identity.
+        numerics: from `numerics_of`; part of every cell's identity.
         platform: "cpu" or "gpu"; decides the block size.
 
     Raises:
@@ -101,14 +84,14 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
             "dtype = 'float64': needs jax.config.update('jax_enable_x64', True) first (the command line does so itself)"
         )
     settings = {"key": sweep.key, "block_size": block_size(sweep, platform), "numerics": dict(numerics)}
-    swept = _swept(sweep.cells)
     programs: dict[Hashable, int] = {}
     batches: dict[Hashable, int] = {}
     sets: dict[str, dict[str, Any]] = {}
     cells: dict[str, PlannedCell] = {}
     choices: dict[str, CellChoice] = {}
-    for choice in sweep.cells:
-        title = _title(choice, swept)
+    for choice, swept in zip(sweep.cells, _swept(sweep.cells), strict=True):
+        varied = ", ".join(f"{name}={_short(value)}" for name, value in swept.items())
+        title = "/".join(choice.labels) + (f" ({varied})" if varied else "")
         try:
             key = digest([choice.set.label, choice.set.where, choice.set.source, choice.set.values])
             if key not in sets:
@@ -124,7 +107,7 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
             raise InputError(f"{sweep.file}: cell {title}: {error}") from error
         identity = _identity(spec, built, entry, {**settings, "record_at": rounds.tolist()})
         if identity in cells:
-            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, swept)}")
+            raise InputError(f"{sweep.file}: {_same(choices[identity], choice, (cells[identity].title, title))}")
         program = program_key(*built, horizon=spec["horizon"], num_records=rounds.size, dtype=sweep.dtype)
         batch = (built.policy, entry["bandit"]["instance_hash"], spec["horizon"], program)
         choices[identity] = choice
@@ -136,14 +119,15 @@ def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[Plann
             rounds=tuple(rounds.tolist()),
             program=programs.setdefault(program, len(programs)),
             batch=batches.setdefault(batch, len(batches)),
-            swept={name: value for name, value in choice.values.items() if name in swept[choice.labels]},
+            swept=swept,
         )
     return list(cells.values())
 
 
-def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str], Sequence[str]]) -> str:
+def _same(first: CellChoice, second: CellChoice, titles: Sequence[str]) -> str:
     """A sentence on two choices of the file that are one cell."""
-    sides = [c.policy.where if c.policy.where.startswith("cells[") else _title(c, swept) for c in (first, second)]
+    wheres = [choice.policy.where for choice in (first, second)]
+    sides = [where if where.startswith("cells[") else title for where, title in zip(wheres, titles, strict=True)]
     before, after = first.values, second.values
     whether = [
         f"{name} is {' or '.join(shown(side[name]) if name in side else 'not given' for side in (before, after))}"
@@ -154,8 +138,8 @@ def _same(first: CellChoice, second: CellChoice, swept: Mapping[tuple[str, str],
     return f"{sides[0]} and {sides[1]} are one and the same cell{why}; leave one of them out"
 
 
-def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
-    """For every set and policy, the parameters that take more than one value there, in the file's order."""
+def _swept(choices: Sequence[CellChoice]) -> Iterator[dict[str, Any]]:
+    """For every choice, its values of the parameters that take more than one value on its set with its policy."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for choice in choices:
         groups.setdefault(choice.labels, []).append(choice.values)
@@ -170,13 +154,8 @@ def _swept(choices: Sequence[CellChoice]) -> dict[tuple[str, str], list[str]]:
             several = f"{table}.{kind}" in varied or not any(n.startswith(f"{table}.") for n in varied)
             varied = [n for n in varied if not (n.startswith(f"{table}.") if several else n == table)]
         swept[labels] = varied
-    return swept
-
-
-def _title(choice: CellChoice, swept: Mapping[tuple[str, str], Sequence[str]]) -> str:
-    values = choice.values
-    varied = [f"{name}={_short(values[name])}" for name in swept[choice.labels] if name in values]
-    return "/".join(choice.labels) + (f" ({', '.join(varied)})" if varied else "")
+    for choice in choices:
+        yield {name: value for name, value in choice.values.items() if name in swept[choice.labels]}
 
 
 def _short(value: Any) -> str:
@@ -194,7 +173,8 @@ def _world(choice: Choice, sweep: Sweep) -> dict[str, Any]:
         return world
     with _placing(choice):
         work.build_bandit(world, 0)
-        return worlds.with_files(world, plugins.files(world, "set", **choice.values.get("options", {})))
+        files = plugins.files(world, "set", **choice.values.get("options", {}))
+    return {**world, "files": files, "content": digest([world["content"], files])} if files else world
 
 
 def _built(choice: CellChoice, world: dict[str, Any], sweep: Sweep) -> tuple[dict[str, Any], work.Built]:
@@ -292,23 +272,16 @@ def _entry(choice: CellChoice, spec: Mapping[str, Any], built: work.Built, sweep
 def _described(policy: Choice, params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """A policy's options that shape it, and its numbers: (options, parameters)."""
     fields = params._asdict() if hasattr(params, "_asdict") else params if isinstance(params, Mapping) else {}
-    parameters = {str(n): _listed(value) for n, value in fields.items() if n != "horizon" and _is_numeric(value)}
+    parameters = {}
+    for name, value in fields.items():
+        array = np.asarray(None if isinstance(value, (Mapping, str)) else value)
+        if name != "horizon" and array.dtype.kind in "fiub" and array.size <= 16:  # what a table can show
+            parameters[str(name)] = array.tolist() if np.all(np.isfinite(array)) else None  # as JSON can write it
     if policy.custom:
         return dict(policy.values), parameters
     options = {**policies.options(policy.source), **policy.values}
     common = {name: options.pop(name, default) for name, default in _COMMON.items()}
     return {n: v for n, v in options.items() if n not in parameters and v is not None}, {**common, **parameters}
-
-
-def _is_numeric(value: Any) -> bool:
-    """Whether a policy's parameter is a number, or a few of them, that a table can show."""
-    return not isinstance(value, (Mapping, str)) and np.asarray(value).dtype.kind in "fiub" and np.size(value) <= 16
-
-
-def _listed(value: Any) -> Any:
-    """The number, or the numbers in a list; None for what is not finite, which JSON cannot write."""
-    array = np.asarray(value)
-    return array.tolist() if np.all(np.isfinite(array)) else None
 
 
 def _identity(spec: Mapping[str, Any], built: work.Built, entry: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
@@ -334,8 +307,3 @@ def entries(cells: Sequence[PlannedCell], seeds: int) -> list[dict[str, Any]]:
         {**c.entry, "title": c.title, "seeds": seeds, "records": len(c.rounds), "swept": c.swept, "facts": None}
         for c in cells
     ]
-
-
-def swept_names(cells: Sequence[PlannedCell]) -> list[str]:
-    """Names of the parameters that take more than one value, in the order of the file."""
-    return list(dict.fromkeys(name for cell in cells for name in cell.swept))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import queue
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -20,9 +21,7 @@ from linbet_jax.errors import InputError, named
 from linbet_jax.simulation.runtime import cache_folder
 from linbet_jax.sweep import launch, targets, worker
 from linbet_jax.sweep.estimate import COMPILE_SECONDS
-from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted
-
-__all__ = ["Cluster"]
+from linbet_jax.sweep.executors import Advance, Part, PartOutcome, Wanted, next_part
 
 WINDOW = 2  # parts given to one worker at a time: one runs, one waits
 _TICK_SECONDS = 1.0  # between looks at which workers there are
@@ -151,7 +150,7 @@ class Cluster:
             ConnectionError: the scheduler is gone, or there has been no worker for a minute.
             InputError: a worker that came later would give other numbers.
         """
-        waiting, suspects = collections.deque(_spread(parts)), collections.deque[Part]()
+        waiting, suspects = _spread(parts), list[Part]()
         running: dict[str, tuple[Part, Any]] = {}
         compiled, opening = set[int](), set[int]()  # programs that some worker has, and that a first one compiles
         self._weigh(parts)
@@ -162,7 +161,7 @@ class Cluster:
                 there = next(workers)
                 alone = not waiting  # then suspects, one at a time
                 source, room = (suspects, 1) if alone else (waiting, WINDOW * len(there))
-                while len(running) < room and (part := _next(source, opening)) is not None:
+                while len(running) < room and (part := next_part(source, opening)) is not None:
                     if not wanted(part):
                         continue
                     if self._one_cache and part.program not in compiled:
@@ -222,12 +221,7 @@ class Cluster:
         )
 
     def _outcome(self, future: Any) -> PartOutcome:
-        """What became of a part.
-
-        Raises:
-            ConnectionError: the scheduler is gone; Dask tells by cancelling every future.
-            InputError: a worker refused it.
-        """
+        """What became of a part; raises what `run` does."""
         from distributed import KilledWorker
 
         if future.status == "error":
@@ -236,7 +230,7 @@ class Cluster:
                 last = str(getattr(error.last_worker, "address", error.last_worker))
                 return PartOutcome(None, f"{_KILLED}: every worker that ran it died, the last one {last}", last)
             return PartOutcome(None, named(error), self.name)
-        if future.status != "finished":
+        if future.status != "finished":  # Dask cancels every future when the scheduler is gone
             raise self._lost()
         try:
             answer: Mapping[str, Any] = future.result(timeout=_GATHER_SECONDS)
@@ -248,11 +242,7 @@ class Cluster:
         return PartOutcome(answer["result"], None, answer["worker"])
 
     def _watch(self) -> Iterator[set[str]]:
-        """Addresses of the workers, for ever; looked up once a second, when those that are gone are told.
-
-        Raises:
-            ConnectionError: the scheduler is gone, or there has been no worker for a minute.
-        """
+        """Addresses of the workers, for ever; looked up once a second, when those that are gone are told."""
         there: set[str] = set()
         looked, seen = float("-inf"), time.monotonic()  # the last look, and the last one that met a worker
         while True:
@@ -279,26 +269,13 @@ class Cluster:
         return ConnectionError(f"lost the scheduler of {self._place()}")
 
 
-def _next(source: collections.deque[Part], opening: Collection[int]) -> Part | None:
-    """Takes the first part whose program nobody is compiling just now: it will be in the compile cache soon."""
-    for place, part in enumerate(source):
-        if part.program not in opening:
-            del source[place]
-            return part
-    return None
-
-
 def _spread(parts: Sequence[Part]) -> list[Part]:
     """One part of every program, then a second of each, and so on.
 
     Workers then compile different programs at a time, and find those of the others in the compile cache.
     """
-    counts = collections.Counter[int]()
-    ranks = {}
-    for part in parts:
-        ranks[part.number] = counts[part.program]
-        counts[part.program] += 1
-    return sorted(parts, key=lambda part: ranks[part.number])
+    rank: dict[int, Iterator[int]] = collections.defaultdict(itertools.count)  # of the next part of each program
+    return sorted(parts, key=lambda part: next(rank[part.program]))
 
 
 def _places(hosts: Mapping[str, Mapping[str, Any]], most: int | None = None) -> dict[str, list[int]]:

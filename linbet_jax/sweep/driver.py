@@ -7,10 +7,10 @@ import dataclasses
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,19 +18,19 @@ from linbet_jax.errors import InputError, named
 from linbet_jax.statistics.tables import number
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import MANIFEST, RunFolder, RunFolderError, differences, digest
-from linbet_jax.sweep.cells import PlannedCell, block_size, entries, numerics_of, plan, swept_names
+from linbet_jax.sweep.cells import PlannedCell, block_size, entries, numerics_of, plan
 from linbet_jax.sweep.estimate import COMPILE_SECONDS, seed_seconds
 from linbet_jax.sweep.executors import Executor, InProcess, Part, PartOutcome
 from linbet_jax.sweep.journal import Journal
 from linbet_jax.sweep.model import Sweep
-from linbet_jax.sweep.overview import listed_cells
-from linbet_jax.sweep.store import FACTS, Piece, Rows, Store, merged_facts
-
-__all__ = ["Preview", "SweepProgress", "SweepSummary", "check", "preview", "run"]
+from linbet_jax.sweep.store import FACTS, Piece, Rows, Store
+from linbet_jax.sweep.table import listed_cells
 
 PART_BYTES = 32 * 2**20  # of regret and payoff in one part: what bounds memory, whatever the number of seeds
 PART_SECONDS = 30.0  # of all devices, estimated: what a kill can cost
 _SHOWN = 6  # differences that a refusal names
+
+Entry = dict[str, Any]  # of the manifest's list of cells
 
 
 class SweepProgress(Protocol):
@@ -115,15 +115,15 @@ def run(
         raise InputError("keep_extra and drop_extra: choose one")
     executor = InProcess() if executor is None else executor
     progress: SweepProgress = _Silent() if reporter is None else reporter
-    cells, config, compare = _claim(sweep, Path(out), executor, refuse_extra=not (keep_extra or drop_extra))
-    with RunFolder(out, config, compare=compare) as folder:
-        extra = _extra(folder.path, folder.manifest, cells)
+    cells, claimed = _claim(sweep, Path(out), executor, refuse_extra=not (keep_extra or drop_extra))
+    with claimed as folder:
+        extra = _extra(folder.path, listed_cells(folder.path / MANIFEST, folder.manifest), cells)
         if drop_extra and extra:
             for entry in extra:
                 Store(folder.path).drop(entry["id"])
             progress.say(f"removed {_cells(extra)} that {sweep.file} does not list")
             extra = []
-        swept = [*swept_names(cells), *(name for entry in extra for name in entry.get("swept") or ())]
+        listed = [*entries(cells, sweep.seeds), *extra]
         journal = Journal(folder.path)
         folder.update_manifest(
             status="running",
@@ -135,8 +135,8 @@ def run(
             file=os.path.abspath(sweep.file),
             sweep_file=sweep.text,
             overrides=list(sweep.overrides),
-            swept=list(dict.fromkeys(swept)),
-            cells=[*entries(cells, sweep.seeds), *extra],
+            swept=list(dict.fromkeys(name for entry in listed for name in entry.get("swept") or ())),
+            cells=listed,
         )
         try:
             summary = _Run(sweep, cells, folder.path, journal, executor, progress).finish()
@@ -152,33 +152,21 @@ def run(
         return dataclasses.replace(summary, extra=len(extra))
 
 
-def preview(sweep: Sweep, out: Path | str, executor: Executor, *, refuse_extra: bool = True) -> Preview:
-    """What a run would have to compute, from what its folder holds; nothing is changed, and no row is read.
-
-    Raises:
-        InputError: the sweep cannot be built, or the run would refuse the folder.
-    """
-    cells, config, compare = _claim(sweep, Path(out), executor, refuse_extra=refuse_extra)
-    if Path(out).exists():
-        RunFolder(out, config, compare=compare).check()
-    store = Store(Path(out))
-    return Preview(cells, tuple(max(0, sweep.seeds - store.held_seeds(cell.id)) for cell in cells))
-
-
-class Preview(NamedTuple):
-    """The cells of a sweep, and how many seeds of each are missing."""
-
-    cells: Sequence[PlannedCell]
-    missing: tuple[int, ...]
-
-
-_Compare: TypeAlias = Callable[[Mapping[str, Any]], list[str]]
+def preview(
+    sweep: Sweep, out: Path | str, executor: Executor, *, refuse_extra: bool = True
+) -> list[tuple[PlannedCell, int]]:
+    """The cells of a sweep and the seeds of each that its folder lacks, by its notes; refuses what `run` refuses."""
+    cells, folder = _claim(sweep, Path(out), executor, refuse_extra=refuse_extra)
+    if folder.path.exists():
+        folder.check()
+    store = Store(folder.path)
+    return [(cell, max(0, sweep.seeds - store.held_seeds(cell.id))) for cell in cells]
 
 
 def _claim(
     sweep: Sweep, out: Path, executor: Executor, *, refuse_extra: bool
-) -> tuple[Sequence[PlannedCell], dict[str, Any], _Compare]:
-    """The cells, built, and what decides whether a folder is theirs: see :class:`RunFolder`."""
+) -> tuple[Sequence[PlannedCell], RunFolder]:
+    """The cells, built, and their folder, which refuses what is not theirs."""
     numerics = numerics_of(sweep, executor.kind)
     cells = plan(sweep, numerics, executor.platform)
     config = {
@@ -190,37 +178,48 @@ def _claim(
     }
 
     def compare(manifest: Mapping[str, Any]) -> list[str]:
-        different = _differences(manifest, config, numerics, cells, sweep.seeds)
-        if not different and refuse_extra and (extra := _extra(out, manifest, cells)):
+        """What keeps the folder from being carried on: other numerics, fewer seeds, or cells that are all others.
+
+        More cells and more seeds are welcome: no number that is there changes by them.
+        """
+        held = manifest["config"]
+        different = differences({**held, "identity": None}, {**config, "identity": None})
+        if held.get("kind") != "sweep":
+            return different
+        different += differences(manifest.get("numerics", numerics), numerics)
+        seeds = manifest.get("seeds", sweep.seeds)
+        if not isinstance(seeds, int):
+            raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {seeds!r}, not a whole number")
+        if seeds > sweep.seeds:
+            different.append(f"seeds ({seeds} there, {sweep.seeds} here: they can only be raised)")
+        listed = listed_cells(out / MANIFEST, manifest)
+        if not different and listed and not {entry["id"] for entry in listed} & {cell.id for cell in cells}:
+            different = _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
+        if not different and refuse_extra and (extra := _extra(out, listed, cells)):
             raise RunFolderError(
-                f"{out} holds {_cells(extra)} that {sweep.file} does not list ({_which(extra, manifest, cells)}): "
+                f"{out} holds {_cells(extra)} that {sweep.file} does not list ({_which(extra, listed, cells)}): "
                 "keep them with --keep-extra (keep_extra=True), remove them with --drop-extra (drop_extra=True), or "
                 "choose another folder"
             )
         return different
 
-    return cells, config, compare
+    return cells, RunFolder(out, config, compare=compare)
 
 
 def _cells(extra: Sequence[Any]) -> str:
     return f"{len(extra)} cell{'s' * (len(extra) != 1)}"
 
 
-def check(sweep: Sweep) -> None:
-    """Builds every cell, so that what cannot run is told before an executor is started.
+def finished(sweep: Sweep, out: Path | str) -> bool:
+    """Whether a folder holds the whole sweep as CPUs compute it: a cluster would be started for nothing.
 
-    Raises:
-        InputError: the sweep cannot be built.
+    Every cell is built, so that what cannot run is told (InputError) before a cluster waits for hours in a queue.
     """
     plan(sweep, numerics_of(sweep, "any"), "cpu" if sweep.device == "cpu" else "gpu")
-
-
-def finished(sweep: Sweep, out: Path | str) -> bool:
-    """Whether a folder holds the whole sweep as CPUs compute it: a cluster would be started for nothing."""
     if sweep.device == "gpu" or not Path(out).is_dir():
         return False
     try:
-        return not any(preview(sweep, out, InProcess(), refuse_extra=False).missing)
+        return not any(missing for _, missing in preview(sweep, out, InProcess(), refuse_extra=False))
     except InputError:  # another sweep's, or computed on GPUs: whoever runs it says so
         return False
 
@@ -230,19 +229,12 @@ def finished(sweep: Sweep, out: Path | str) -> bool:
 
 @dataclasses.dataclass
 class _State:
-    """One cell on its way.
-
-    Attributes:
-        cell: which.
-        pieces: what is there of it, in the order of the seeds, without overlaps.
-        ends: the last records of what this run has computed of it, for its line of progress.
-        error: what it failed with.
-    """
+    """One cell on its way."""
 
     cell: PlannedCell
-    pieces: list[Piece] = dataclasses.field(default_factory=list)
-    ends: list[Rows] = dataclasses.field(default_factory=list)
-    error: str | None = None
+    pieces: list[Piece] = dataclasses.field(default_factory=list)  # what is there, by seeds, without overlaps
+    ends: list[Rows] = dataclasses.field(default_factory=list)  # last records of what this run has computed of it
+    error: str | None = None  # what it failed with
 
     @property
     def unhealthy(self) -> int:
@@ -318,7 +310,9 @@ class _Run:
 
     def _write(self, state: _State) -> None:
         """Writes a cell whose pieces are all there."""
-        facts, seeds, cell = merged_facts([piece.facts for piece in state.pieces]), self._sweep.seeds, state.cell
+        seeds, cell = self._sweep.seeds, state.cell
+        reruns = sum(piece.facts["reruns"] for piece in state.pieces)  # in the other facts all pieces agree
+        facts = {**state.pieces[0].facts, "reruns": reruns}
         path = self._store.write_cell(cell.entry, seeds, [piece.rows for piece in state.pieces], facts)
         state.pieces = [Piece(0, seeds, state.unhealthy, cell.names, facts, path)]
 
@@ -429,7 +423,8 @@ class _Run:
         ill = f", UNHEALTHY seeds {state.unhealthy}" if state.unhealthy else ""
         whole = sum(end.health.size for end in state.ends) == seeds
         regret = f"regret {_mean(state.ends)}" if whole else f"seeds {seeds}"
-        self._report(f"{cell.title}  {regret}{ill} ({_seconds(times)})")
+        compiling = f", compile {times['compile_seconds']:.1f} s" if times["compile_seconds"] >= 0.05 else ""
+        self._report(f"{cell.title}  {regret}{ill} ({times['run_seconds']:.1f} s{compiling})")
 
     def _fail(self, state: _State, error: str, worker: str) -> None:
         if state.error is not None:
@@ -454,49 +449,16 @@ def _mean(ends: Sequence[Rows]) -> str:
     return f"{number(np.mean(final))}{spread}"
 
 
-def _seconds(times: Mapping[str, Any]) -> str:
-    compiling = f", compile {times['compile_seconds']:.1f} s" if times["compile_seconds"] >= 0.05 else ""
-    return f"{times['run_seconds']:.1f} s{compiling}"
-
-
 # Whose folder it is --------------------------------------------------------------------------------------------------
 
 
-def _differences(
-    manifest: Mapping[str, Any],
-    config: Mapping[str, Any],
-    numerics: Mapping[str, Any],
-    cells: Sequence[PlannedCell],
-    seeds: int,
-) -> list[str]:
-    """What keeps a folder from being carried on: other numerics, fewer seeds, or cells that are all others.
-
-    More cells and more seeds are welcome: no number that is there changes by them.
-    """
-    held, asked = ({**side, "identity": None} for side in (manifest["config"], config))
-    different = differences(held, asked)
-    if held.get("kind") != "sweep":
-        return different
-    different += differences(manifest.get("numerics", numerics), numerics)
-    held_seeds = manifest.get("seeds", seeds)
-    if not isinstance(held_seeds, int):
-        raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {held_seeds!r}, not a whole number")
-    if held_seeds > seeds:
-        different.append(f"seeds ({held_seeds} there, {seeds} here: they can only be raised)")
-    listed = listed_cells(Path(MANIFEST), manifest)
-    if different or not listed or {entry["id"] for entry in listed} & {cell.id for cell in cells}:
-        return different
-    return _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
-
-
-def _extra(folder: Path, manifest: Mapping[str, Any], cells: Sequence[PlannedCell]) -> list[dict[str, Any]]:
-    """Entries of finished cells that a folder holds beside these."""
+def _extra(folder: Path, listed: Sequence[Entry], cells: Sequence[PlannedCell]) -> list[Entry]:
+    """Entries of finished cells that a folder lists beside these."""
     current, store = {cell.id for cell in cells}, Store(folder)
-    listed = listed_cells(folder / MANIFEST, manifest)
     return [entry for entry in listed if entry["id"] not in current and store.cell_path(entry["id"]).exists()]
 
 
-def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cells: Sequence[PlannedCell]) -> str:
+def _which(extra: Sequence[Entry], listed: Sequence[Entry], cells: Sequence[PlannedCell]) -> str:
     """Policies and sets that the sweep has no longer, and in what the other cells differ from those that are new."""
     phrases, rest = [], list(extra)
     for field in ("policy", "set"):
@@ -504,7 +466,7 @@ def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cell
         gone = list(dict.fromkeys(entry[field] for entry in rest if entry[field] not in current))
         phrases += [f"of {field} {', '.join(gone)}"] if gone else []
         rest = [entry for entry in rest if entry[field] in current]
-    there = {entry["id"] for entry in listed_cells(Path(MANIFEST), manifest)}
+    there = {entry["id"] for entry in listed}
     new = [cell.entry for cell in cells if cell.id not in there]
     for pair in dict.fromkeys((entry["set"], entry["policy"]) for entry in rest):
         before, after = ([e for e in side if (e["set"], e["policy"]) == pair] for side in (rest, new))
@@ -513,7 +475,7 @@ def _which(extra: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any], cell
     return "; ".join(phrases[:_SHOWN]) + ("; ..." if phrases[_SHOWN:] else "")
 
 
-def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[str]:
+def _changed(lost: Sequence[Entry], new: Sequence[Entry]) -> list[str]:
     """Fields in which the cells that are gone from the file differ from those that are new in it."""
     before, after = [_flat(entry) for entry in lost], [_flat(entry) for entry in new]
     changed = []
@@ -525,7 +487,7 @@ def _changed(lost: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
     return changed
 
 
-def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(entry: Entry) -> Entry:
     """An entry's fields by one name each; what the bandit's constants say last, for they follow from the others."""
     flat = {name: entry[name] for name in ("set", "policy", "horizon")}
     for section in ("set_options", "options", "parameters", "source", "bandit"):

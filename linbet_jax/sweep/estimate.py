@@ -11,8 +11,6 @@ from linbet_jax.sweep.cells import PlannedCell
 from linbet_jax.sweep.executors import Executor
 from linbet_jax.sweep.model import Sweep
 
-__all__ = ["COMPILE_SECONDS", "dry_run", "seed_seconds"]
-
 COMPILE_SECONDS = 3.0  # a program, when it is not in the compile cache
 _BYTES_PER_ROW = 16.0  # of a cell's file: regret and payoff hardly compress, the other columns hardly need anything
 
@@ -31,16 +29,9 @@ def seed_seconds(entry: Mapping[str, Any]) -> float:
     return microseconds * horizon * 1e-6
 
 
-def dry_run(sweep: Sweep, cells: Sequence[PlannedCell], missing: Sequence[int], executor: Executor) -> str:
-    """The cells of a sweep and what is to be computed of them, in words.
-
-    Args:
-        sweep: which.
-        cells: of it, built.
-        missing: seeds of each cell that its folder does not hold.
-        executor: who would compute.
-    """
-    left = [(cell, seeds) for cell, seeds in zip(cells, missing, strict=True) if seeds]
+def dry_run(sweep: Sweep, missing: Sequence[tuple[PlannedCell, int]], executor: Executor) -> str:
+    """The cells of a sweep and what is left to compute of them (`driver.preview`) for this executor, in words."""
+    cells, left = [cell for cell, _ in missing], [(cell, seeds) for cell, seeds in missing if seeds]
     programs = len({cell.program for cell, _ in left})
     pulls = sum(seeds * cell.horizon for cell, seeds in left)
     size = sweep.seeds * _BYTES_PER_ROW * sum(len(cell.rounds) for cell in cells)

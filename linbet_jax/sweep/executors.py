@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from linbet_jax.errors import named
 from linbet_jax.simulation.lanes import lanes_of
 from linbet_jax.sweep.work import run_part
-
-__all__ = ["Advance", "Executor", "InProcess", "Part", "PartOutcome", "Wanted"]
 
 _THREADS = 2  # parts of this process at a time: one is compiled while another one runs
 
@@ -88,6 +86,14 @@ class Executor(Protocol):
         ...
 
 
+def next_part(waiting: list[Part], busy: Collection[int]) -> Part | None:
+    """Takes the first part whose program is not busy: its compiled program will soon be there for the others."""
+    free = next((part for part in waiting if part.program not in busy), None)
+    if free is not None:
+        waiting.remove(free)
+    return free
+
+
 class InProcess:
     """Runs parts in this process, each shared by all local devices.
 
@@ -125,10 +131,9 @@ class InProcess:
         def begin() -> None:
             """Starts the first parts whose programs are free, as long as a thread is."""
             while len(busy) < _THREADS:
-                free = next((n for n, part in enumerate(waiting) if part.program not in busy), None)
-                if free is None:
+                part = next_part(waiting, busy)
+                if part is None:
                     return
-                part = waiting.pop(free)
                 if wanted(part):
                     busy.add(part.program)
                     # A daemon: nobody waits for it when the driver ends early.

@@ -7,7 +7,7 @@ import fnmatch
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from linbet_jax.errors import InputError
 from linbet_jax.sweep.model import (
@@ -33,8 +33,6 @@ from linbet_jax.sweep.schema import (
     shown,
 )
 
-__all__ = ["CELL_KEYS", "SETS", "read"]
-
 PAPER = ("S1", "S2", "S3", "S4")
 SETS = (*PAPER, UNIFORM, LOWER_BOUND, *SEPARATING)
 RECORDS = 200
@@ -58,11 +56,7 @@ _SET_KEYS = tuple(name for name in SetTable.model_fields if name not in ("set", 
 CELL_KEYS = (*CellTable.model_fields, *_SET_KEYS)  # of one of [[cells]], beside the policy's options
 
 
-class _Axis(NamedTuple):
-    """A list in the file: where it is, and the values it takes."""
-
-    path: str
-    values: list[Any]
+_Axes = Mapping[str, list[Any]]  # lists in the file: where each is, and the values it takes
 
 
 def read(path: Path | str, overrides: Sequence[str] = ()) -> Sweep:
@@ -110,7 +104,6 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
     if not document.cells and not (document.sets and document.policies):
         missing = "policies" if document.sets else "sets"
         raise InputError(f"{missing}: is missing; a sweep has [sets.NAME] and [policies.NAME] tables, or [[cells]]")
-    zips = _Zips(document.zip)
     names = list(document.sets)
     for label, table in document.policies.items():
         for index, wanted in enumerate(table.sets or ()):
@@ -118,11 +111,16 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: no such set{nearest(wanted, names)}")
             if wanted in (table.sets or ())[:index]:
                 raise InputError(f"policies.{label}.sets[{index}] = {wanted!r}: is named twice; each set plays once")
-    cells = []
+    cells, paths = [], dict[str, None]()  # and every list of the file
     for set_label, (policy_label, policy) in itertools.product(document.sets, document.policies.items()):
         if policy.sets is None or set_label in policy.sets:
-            cells += _product(document, set_label, policy_label, zips)
-    zips.check_used()
+            cells += _product(document, set_label, policy_label, paths)
+    for group, patterns in enumerate(document.zip):
+        for n, pattern in enumerate(patterns):
+            if not any(_matches(path, [pattern]) for path in paths):
+                raise InputError(
+                    f"zip[{group}][{n}] = {pattern!r}: names no list in this file{nearest(pattern, paths)}"
+                )
     cells += [_single(document, index, table) for index, table in enumerate(document.cells)]
     return tuple(cells)
 
@@ -130,24 +128,25 @@ def _cells(document: Document) -> tuple[CellChoice, ...]:
 # One set with one policy ---------------------------------------------------------------------------------------------
 
 
-def _product(document: Document, set_label: str, policy_label: str, zips: _Zips) -> list[CellChoice]:
-    """The cells of one set with one policy: every combination of the values of their lists."""
+def _product(document: Document, set_label: str, policy_label: str, paths: dict[str, None]) -> list[CellChoice]:
+    """The cells of one set with one policy: every combination of the values of their lists, whose paths are noted."""
     set_table, policy_table = document.sets[set_label], document.policies[policy_label]
     where = f"sets.{set_label}"
-    source = _set_source(set_label, set_table, where)
-    played = Choice(set_label, source, _set_values(source, set_table, where), where)
-    player = Choice(policy_label, policy_table.policy or policy_label, policy_table.options, f"policies.{policy_label}")
+    played = _played(set_label, set_table, where)
+    player = Choice(policy_label, policy_table.policy or policy_label, policy_table.more, f"policies.{policy_label}")
     horizon, path = set_table.horizon, f"{where}.horizon"
     if horizon is None:
         horizon, path = document.horizon, "horizon"
-    _check_horizon(horizon, source, where)
+    _check_horizon(horizon, played)
+    axes = _axes(played, player, horizon, path)
+    paths |= dict.fromkeys(axes)
     return [
         CellChoice(
             dataclasses.replace(played, values=_filled(played.values, chosen, played.where)),
             dataclasses.replace(player, values=_filled(player.values, chosen, player.where)),
             chosen[path] if isinstance(horizon, list) else horizon,
         )
-        for chosen in zips.combinations(_axes(played, player, horizon, path))
+        for chosen in _combinations(axes, document.zip)
     ]
 
 
@@ -167,8 +166,9 @@ def _set_source(label: str, table: SetTable, where: str) -> str:
     return known
 
 
-def _set_values(source: str, table: SetTable, where: str) -> dict[str, Any]:
-    """The keys of a set's table that are given, all of them fitting its kind."""
+def _played(label: str, table: SetTable, where: str) -> Choice:
+    """The set that a table describes, with the keys that are given, all of them fitting its kind."""
+    source = _set_source(label, table, where)
     kind = "module:function" if ":" in source else source
     given = {name: getattr(table, name) for name in _SET_KEYS if getattr(table, name) is not None}
     for name in given:
@@ -179,33 +179,37 @@ def _set_values(source: str, table: SetTable, where: str) -> dict[str, Any]:
             raise InputError(
                 f"{where}.{name}: is missing; set = {kind!r} needs it: {SetTable.model_fields[name].description}"
             )
-    return given
+    return Choice(label, source, given, where)
 
 
-def _check_horizon(horizon: Any, source: str, where: str) -> None:
-    if horizon is None and source not in PAPER:
-        raise InputError(f"{where}.horizon: is missing; only S1 to S4 have the paper's own: give one here or for all")
+def _check_horizon(horizon: Any, played: Choice) -> None:
+    if horizon is None and played.source not in PAPER:
+        needed = "is missing; only S1 to S4 have the paper's own: give one here or for all"
+        raise InputError(f"{played.where}.horizon: {needed}")
 
 
-def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> list[_Axis]:
+def _axes(played: Choice, player: Choice, horizon: int | list[int] | None, path: str) -> _Axes:
     """The lists of a set, a policy and their horizon, which stands at the path."""
-    horizons = [_axis(path, horizon)] if isinstance(horizon, list) else []
-    return [*horizons, *_lists(played.values, played.where), *_lists(player.values, player.where)]
+    horizons = [(path, horizon)] if isinstance(horizon, list) else []
+    axes = dict([*horizons, *_lists(played.values, played.where), *_lists(player.values, player.where)])
+    for place, values in axes.items():
+        _check_axis(place, values)
+    return axes
 
 
-def _lists(values: Mapping[str, Any], where: str) -> Iterator[_Axis]:
+def _lists(values: Mapping[str, Any], where: str) -> Iterator[tuple[str, list[Any]]]:
     """The lists of a table with their paths; tables in it (a law, options) may hold lists too."""
     for name, value in values.items():
         path = f"{where}.{name}"
         if isinstance(value, list) and name != "theta_star":
-            yield _axis(path, value)
+            yield path, value
         elif isinstance(value, dict):
             yield from () if is_mixture(value) else _lists(value, path)
         elif not isinstance(value, (str, int, float, list)):
             raise InputError(f"{path} = {value}: must be a number, a text, true or false, not a date or time")
 
 
-def _axis(path: str, values: list[Any]) -> _Axis:
+def _check_axis(path: str, values: list[Any]) -> None:
     if not values:
         raise InputError(f"{path} = []: must hold at least one value")
     for index, value in enumerate(values):
@@ -216,7 +220,6 @@ def _axis(path: str, values: list[Any]) -> _Axis:
         if path.rpartition(".")[2] in TABLES and _holds_list(value):
             plural = "paths" if "path" in value else "laws"
             raise InputError(f"{path}[{index}] = {shown(value)}: a list of {plural} holds {plural} with single values")
-    return _Axis(path, values)
 
 
 def _holds_list(value: Any) -> bool:
@@ -239,45 +242,29 @@ def _filled(values: Mapping[str, Any], chosen: Mapping[str, Any], where: str) ->
 # Paired lists --------------------------------------------------------------------------------------------------------
 
 
-class _Zips:
-    """The file's `zip`: lists that step together."""
+def _combinations(axes: _Axes, zips: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+    """Every combination of the lists, path to value; those of one group step together, the others multiply."""
+    owner: dict[str, int] = {}
+    for path, (group, patterns) in itertools.product(axes, enumerate(zips)):
+        if _matches(path, patterns) and owner.setdefault(path, group) != group:
+            raise InputError(f"zip[{group}]: {path} is in zip[{owner[path]}] already")
+    bundles: dict[int | str, list[str]] = {}  # paths by the number of their group; those in none by themselves
+    for path, values in axes.items():
+        bundle = bundles.setdefault(owner.get(path, path), [])
+        if bundle and len(axes[bundle[0]]) != len(values):
+            raise InputError(
+                f"zip[{owner[path]}]: {bundle[0]} has {len(axes[bundle[0]])} values and {path} has {len(values)}; "
+                "paired lists have one length"
+            )
+        bundle.append(path)
+    steps = [list(zip(*(axes[path] for path in bundle), strict=True)) for bundle in bundles.values()]
+    paths = list(itertools.chain(*bundles.values()))
+    for combination in itertools.product(*steps):
+        yield dict(zip(paths, itertools.chain(*combination), strict=True))
 
-    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
-        self._groups = groups
-        self._used: set[tuple[int, int]] = set()
-        self._lists: list[str] = []
 
-    def combinations(self, axes: Sequence[_Axis]) -> Iterator[dict[str, Any]]:
-        """Every combination of the lists, path to value; those of one group step together, the others multiply."""
-        owner: dict[str, int] = {}
-        for axis in axes:
-            self._lists += [axis.path] if axis.path not in self._lists else []
-            for group, patterns in enumerate(self._groups):
-                hits = [n for n, pattern in enumerate(patterns) if fnmatch.fnmatchcase(axis.path, pattern)]
-                self._used |= {(group, n) for n in hits}
-                if hits and owner.setdefault(axis.path, group) != group:
-                    raise InputError(f"zip[{group}]: {axis.path} is in zip[{owner[axis.path]}] already")
-        bundles: dict[int | str, list[_Axis]] = {}  # by the number of their group; lists in none by their path
-        for axis in axes:
-            bundle = bundles.setdefault(owner.get(axis.path, axis.path), [])
-            if bundle and len(bundle[0].values) != len(axis.values):
-                raise InputError(
-                    f"zip[{owner[axis.path]}]: {bundle[0].path} has {len(bundle[0].values)} values and {axis.path} has "
-                    f"{len(axis.values)}; paired lists have one length"
-                )
-            bundle.append(axis)
-        steps = [[{a.path: a.values[i] for a in b} for i in range(len(b[0].values))] for b in bundles.values()]
-        for combination in itertools.product(*steps):
-            yield {path: value for part in combination for path, value in part.items()}
-
-    def check_used(self) -> None:
-        """Raises InputError for a path that names no list."""
-        for group, patterns in enumerate(self._groups):
-            for n, pattern in enumerate(patterns):
-                if (group, n) not in self._used:
-                    raise InputError(
-                        f"zip[{group}][{n}] = {pattern!r}: names no list in this file{nearest(pattern, self._lists)}"
-                    )
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
 # Single cells --------------------------------------------------------------------------------------------------------
@@ -286,23 +273,17 @@ class _Zips:
 def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     """One of `[[cells]]`: a set and a policy, from the tables of these names where there are any, and its own keys."""
     where = f"cells[{index}]"
-    set_keys = {name: value for name, value in cell.rest.items() if name in _SET_KEYS}
-    set_table = _merged(document.sets.get(cell.set), set_keys, cell.set, where)
-    source = _set_source(cell.set, set_table, where)
+    set_keys = {name: value for name, value in cell.more.items() if name in _SET_KEYS}
+    table = document.sets.get(cell.set)
+    named = {"set": cell.set} if ":" in cell.set else {}
+    base = named if table is None else table.model_dump(exclude_none=True)
+    set_table = checked(SetTable, {**base, **set_keys}, f"{where}.")
+    played = _played(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
-    _check_horizon(horizon, source, where)
+    _check_horizon(horizon, played)
     policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
-    options = policy_table.options | {name: value for name, value in cell.rest.items() if name not in _SET_KEYS}
-    played = Choice(cell.set, source, _set_values(source, set_table, where), where)
+    options = policy_table.more | {name: value for name, value in cell.more.items() if name not in _SET_KEYS}
     player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
-    for axis in _axes(played, player, horizon, f"{where}.horizon"):
-        raise InputError(f"{axis.path}: a cell has one value, and this has {len(axis.values)}; name one in the cell")
+    for path, values in _axes(played, player, horizon, f"{where}.horizon").items():
+        raise InputError(f"{path}: a cell has one value, and this has {len(values)}; name one in the cell")
     return CellChoice(played, player, horizon if isinstance(horizon, int) else None)
-
-
-def _merged(table: SetTable | None, keys: Mapping[str, Any], label: str, where: str) -> SetTable:
-    """A set's table with the cell's own keys put over it."""
-    base = {} if table is None else table.model_dump(exclude_none=True)
-    if table is None and ":" in label:
-        base = {"set": label}
-    return checked(SetTable, {**base, **keys}, f"{where}.")

@@ -6,21 +6,15 @@ import dataclasses
 import datetime
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-__all__ = ["JOURNAL", "Journal", "Journey", "journeys", "read"]
 
 JOURNAL = "journal.jsonl"
 
 
 class Journal:
-    """An open journal; every event is one line, appended at once.
-
-    Args:
-        folder: the sweep's folder.
-    """
+    """An open journal in a sweep's folder; every event is one line, appended at once."""
 
     def __init__(self, folder: Path) -> None:
         """Opens the file; a line that a killed run left unfinished is ended."""
@@ -51,19 +45,16 @@ def read(folder: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             event = json.loads(line)
-        except ValueError:  # cut off by a kill
+            datetime.datetime.fromisoformat(event["time"])
+        except (KeyError, TypeError, ValueError):  # cut off by a kill, or no event
             continue
-        if isinstance(event, dict) and _sound(event):
+        if _sound(event):
             events.append(event)
     return events
 
 
 def _sound(event: Mapping[str, Any]) -> bool:
     """Whether it is an event as :meth:`Journal.write` writes it, with numbers where there are numbers."""
-    try:
-        datetime.datetime.fromisoformat(event["time"])
-    except (KeyError, TypeError, ValueError):
-        return False
     numbers = [event[name] for name in ("seed_pulls", "run_seconds", "compile_seconds") if name in event]
     worked = event.get("event") not in ("part", "done") or {"seed_pulls", "run_seconds"} <= event.keys()
     return (
@@ -99,15 +90,14 @@ def journeys(events: Iterable[Mapping[str, Any]]) -> dict[str, Journey]:
     for event in events:
         if event.get("cell") is not None:
             stories.setdefault(event["cell"], []).append(event)
-    return {cell: _journey(story) for cell, story in stories.items()}
-
-
-def _journey(story: Sequence[Mapping[str, Any]]) -> Journey:
-    last, worked = story[-1], [event for event in story if event["event"] in ("part", "done")]
-    return Journey(
-        last=last["event"],
-        error=str(last.get("error") or "") if last["event"] == "failed" else "",
-        seed_pulls=int(sum(event["seed_pulls"] for event in worked)),
-        run_seconds=float(sum(event["run_seconds"] for event in worked)),
-        compile_seconds=float(sum(event.get("compile_seconds", 0.0) for event in worked)),
-    )
+    journeys = {}
+    for cell, story in stories.items():
+        last, worked = story[-1], [event for event in story if event["event"] in ("part", "done")]
+        journeys[cell] = Journey(
+            last=last["event"],
+            error=str(last.get("error") or "") if last["event"] == "failed" else "",
+            seed_pulls=int(sum(event["seed_pulls"] for event in worked)),
+            run_seconds=float(sum(event["run_seconds"] for event in worked)),
+            compile_seconds=float(sum(event.get("compile_seconds", 0.0) for event in worked)),
+        )
+    return journeys

@@ -20,8 +20,6 @@ from linbet_jax.errors import InputError, named
 from linbet_jax.simulation import runtime
 from linbet_jax.sweep.targets import Address, Local, Slurm, Target
 
-__all__ = ["GPU", "connect", "workers"]
-
 GPU = "GPU"  # the resource that a worker with a GPU offers
 _UP_SECONDS = 60.0  # for local workers to be there: they import JAX
 _ANSWER_SECONDS = 10.0  # for a scheduler to answer and to have a worker
@@ -37,15 +35,7 @@ _CONFIG = {
 def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator[tuple[Any, str]]:
     """A client of a cluster that has a worker at least, and the platform of its devices, "cpu" or "gpu".
 
-    What was started here is ended when the block ends, however it ends.
-
-    Args:
-        target: which cluster.
-        device: "cpu", "gpu", or "auto" for GPUs where there are.
-        say: told what is being waited for.
-
-    Raises:
-        InputError: Dask is not installed, nothing answers, or no worker has the device.
+    What was started here is ended when the block ends, however it ends. Arguments and errors are those of `Cluster`.
     """
     extra = "slurm" if isinstance(target, Slurm) else "cluster"
     needed = ("dask_jobqueue", "distributed") if extra == "slurm" else ("distributed",)
@@ -82,13 +72,8 @@ def connect(target: Target, device: str, say: Callable[[str], None]) -> Iterator
 
 
 def workers(client: Any) -> dict[str, Any]:
-    """What the scheduler knows of its workers, by address.
-
-    `Client.scheduler_info` returns an object that the client itself refreshes meanwhile, without any worker in it.
-
-    Raises:
-        OSError: the scheduler is gone.
-    """
+    """What the scheduler knows of its workers, by address; OSError where it is gone."""
+    # `Client.scheduler_info` returns an object that the client itself refreshes meanwhile, without any worker in it.
     identities: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return identities
 
@@ -163,22 +148,12 @@ def _local(target: Local, device: str) -> tuple[Any, int, str]:
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Threads that begin in the block, and their processes, never see Ctrl-C: the driver ends them in order."""
-    _start_tracker()  # or the first process would start it, and that lets the signal through again
+    resource_tracker.ensure_running()  # or the first process would start it, and that lets the signal through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _start_tracker() -> None:
-    """Starts the process of Python's own that every spawned one needs; it imports nothing from the working folder."""
-    before = os.environ.get("PYTHONSAFEPATH", "")  # empty is as good as not set
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        resource_tracker.ensure_running()
-    finally:
-        os.environ["PYTHONSAFEPATH"] = before
 
 
 @contextlib.contextmanager
@@ -188,21 +163,17 @@ def _apart() -> Iterator[None]:
     They do not run its script again, of which they need nothing: it may be unguarded, or have come from a pipe. And
     they import nothing from the working folder, whose `types.py` would be taken for Python's own.
     """
-    data, line = spawn.get_preparation_data, spawn.get_command_line
+    data, safe = spawn.get_preparation_data, os.environ.get("PYTHONSAFEPATH", "")  # empty is as good as not set
 
     def without_main(name: str) -> dict[str, Any]:
         worker = name.startswith("Dask Worker process")
         return {k: v for k, v in data(name).items() if not (worker and k.startswith("init_main"))}
 
-    def safe_path(**handles: Any) -> list[str]:
-        python, *arguments = line(**handles)
-        return [python, "-P", *arguments]
-
-    spawn.get_preparation_data, spawn.get_command_line = without_main, safe_path
+    spawn.get_preparation_data, os.environ["PYTHONSAFEPATH"] = without_main, "1"
     try:
         yield
     finally:
-        spawn.get_preparation_data, spawn.get_command_line = data, line
+        spawn.get_preparation_data, os.environ["PYTHONSAFEPATH"] = data, safe
 
 
 def _gpus() -> list[str]:
@@ -223,11 +194,7 @@ def _gpus() -> list[str]:
 
 
 def _check_scheduler(url: str) -> None:
-    """Asks who is there; Dask's own client waits for ever where something else answers.
-
-    Raises:
-        InputError: no scheduler of Dask's.
-    """
+    """Refuses what is no scheduler of Dask's; its own client waits for ever where something else answers."""
     from distributed.core import rpc
     from distributed.security import Security
     from distributed.utils import LoopRunner

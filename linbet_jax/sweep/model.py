@@ -7,19 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ARMS",
-    "LOWER_BOUND",
-    "SEPARATING",
-    "TABLES",
-    "UNIFORM",
-    "CellChoice",
-    "Choice",
-    "Sweep",
-    "in_words",
-    "is_mixture",
-]
-
 UNIFORM, LOWER_BOUND, ARMS = "uniform", "lower-bound", "arms"  # kinds of sets
 SEPARATING = ("lock", "long", "trap")  # further kinds, whose values are dials
 TABLES = {"noise": "law", "drift": "path"}  # values that are tables, and the key that says which kind of thing one is
@@ -27,20 +14,12 @@ TABLES = {"noise": "law", "drift": "path"}  # values that are tables, and the ke
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A set or a policy with single values.
+    """A set or a policy with single values."""
 
-    Attributes:
-        label: its name in the sweep file.
-        source: S1 to S4, uniform, lower-bound, lock, long, trap or arms; the name of a policy of this package; or
-            `module:function`.
-        values: what the file says of it, under the file's own names.
-        where: the table that it comes from, for messages.
-    """
-
-    label: str
-    source: str
-    values: Mapping[str, Any]
-    where: str
+    label: str  # its name in the sweep file
+    source: str  # a kind of set (S1 to S4, uniform, ..., arms), the name of a policy, or `module:function`
+    values: Mapping[str, Any]  # what the file says of it, under the file's own names
+    where: str  # the table that it comes from, for messages
 
     @property
     def custom(self) -> bool:
@@ -50,17 +29,11 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class CellChoice:
-    """One policy on one set.
+    """One policy on one set."""
 
-    Attributes:
-        set: what is played.
-        policy: who plays.
-        horizon: T in pulls; None is the paper's, which S1 to S4 have.
-    """
-
-    set: Choice
-    policy: Choice
-    horizon: int | None
+    set: Choice  # what is played
+    policy: Choice  # who plays
+    horizon: int | None  # T in pulls; None is the paper's, which S1 to S4 have
 
     @property
     def labels(self) -> tuple[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +16,8 @@ from typing import Any
 from linbet_jax import policies
 from linbet_jax.errors import InputError, named
 from linbet_jax.storage import sources
+from linbet_jax.storage.sources import Source
 from linbet_jax.sweep import reads
-
-__all__ = ["call", "files", "load"]
 
 _FILES = "FILES"  # a module's list of the files that it reads
 _DIGEST = "__linbet_source__"  # where a module keeps the hash of the sources that it was imported from
@@ -39,7 +37,7 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
     Args:
         reference: `package.module:function`; the function may be an attribute of an attribute.
         folder: where this module is looked for first, and what it imports last.
-        where: the field that holds the reference, for messages.
+        where: the field that holds the reference, for messages; likewise below.
 
     Raises:
         InputError: there is no such module or function, importing it fails, or nobody can tell which files it reads.
@@ -48,7 +46,7 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
     name, _, attribute = reference.partition(":")
     if not all(part.isidentifier() for part in (*name.split("."), *attribute.split("."))):
         raise InputError(f"{where} = {reference!r}: must be 'module:function', 'mypolicies:make' for example")
-    with _watched(name, folder):
+    with reads.watched(name, folder):
         module = _module(name, folder, where)
     _declare(module, folder, where)
     function: Any = module
@@ -72,29 +70,21 @@ def registered(policy: str) -> dict[str, str]:
 
 
 def call(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: Any) -> Any:
-    """What a function of one's own returns.
+    """What a function of one's own returns; InputError where its module, or a file that it reads, is another one here.
 
-    Args:
-        plain: `source`, the reference to it; `folder`; `digest`, what `load` gave; `files`, what `files` gave.
-        where: the field that holds the reference, for messages.
-        *arguments: the function's.
-        **options: the function's.
-
-    Raises:
-        InputError: its module, or a file that it reads, is another one here.
+    The plain data are `source`, the reference to it; `folder`; `digest`, what `load` gave; `files`, what `files` gave.
     """
-    source, folder, expected = plain["source"], plain["folder"], plain.get("files", {})
+    source, folder, expected = plain["source"], Path(plain["folder"]), plain.get("files", {})
     name, other = source.partition(":")[0], ""
     for _ in range(2):
         if other:  # the module keeps what it read when it was imported or called before
-            _forget(_module(name, Path(folder), where), Path(folder))
-            reads.forget(folder)
+            _start_anew(name, folder, where)
         function, digest = load(source, folder, where)
         if digest != plain["digest"]:
             raise InputError(f"{where} = {source!r}: the module is another one here than where the sweep was started")
-        with _watched(name, folder):
+        with reads.watched(name, folder):
             made = function(*arguments, **options)
-        there = reads.held(folder)
+        there = reads.held.get(folder, {})
         other = next((file for file in expected if there.get(file) != expected[file]), "")
         if not other:
             return made
@@ -107,39 +97,30 @@ def files(plain: Mapping[str, Any], where: str, /, *arguments: Any, **options: A
     These are the files below the folder, or beside the module, that Python opens while the module is imported and the
     function runs, and those that the module names in a list called FILES. The arguments are those of `call`.
     """
-    folder = plain["folder"]
-    if not reads.any_ever(folder):
+    folder = Path(plain["folder"])
+    if folder not in reads.held:
         return {}
     # The modules may keep what was read before, by another function even: they are imported again for this call.
-    modules = dict(sys.modules)
-    with reads.apart(folder):
-        _forget(_module(plain["source"].partition(":")[0], Path(folder), where), Path(folder))
-        reads.forget(folder)
-        try:
-            call({**plain, "files": {}}, where, *arguments, **options)
-            return reads.held(folder)
-        finally:
-            sys.modules.update(modules)
+    modules, before = dict(sys.modules), reads.held[folder]
+    try:
+        _start_anew(plain["source"].partition(":")[0], folder, where)
+        call({**plain, "files": {}}, where, *arguments, **options)
+        return dict(sorted(reads.held[folder].items()))
+    finally:
+        sys.modules.update(modules)
+        reads.held[folder] = before
 
 
-@contextlib.contextmanager
-def _watched(name: str, folder: Path | str) -> Iterator[None]:
-    """Notes the files that are read in the block, below the folder or below that of the module with this name."""
-    with reads.watched(folder) as places:
-        yield
-        file = getattr(sys.modules.get(name), "__file__", None)
-        home = Path(file).parents[name.count(".")] if file else Path(folder)
-        places += [home] if reads.is_own(home) else []
+def _start_anew(name: str, folder: Path, where: str) -> None:
+    """Forgets a module, those that it imports from the folder, and what they have read."""
+    _forget(_module(name, folder, where), folder)
+    reads.held[folder] = {}
 
 
 def _declare(module: ModuleType, folder: Path, where: str) -> None:
-    """Notes the files that a module, and those that it imports from the folder, name in lists called FILES.
-
-    Raises:
-        InputError: it is no such list, a file is not there, or there is no list where files may be read unseen.
-    """
-    contents = {str(path): sources.read(content) for path, content in _sources(module, folder).items()}
-    noted = reads.held(folder)
+    """Notes the files that a module, and those that it imports from the folder, name in lists called FILES."""
+    contents = {str(path): source for path, source in _sources(module, folder).items()}
+    noted = reads.held.get(folder, {})
     declared = False
     for other in list(sys.modules.values()):
         file, names = getattr(other, "__file__", None), getattr(other, "__dict__", {}).get(_FILES)
@@ -171,7 +152,7 @@ def _module(name: str, folder: Path, where: str) -> ModuleType:
     if name == "__main__":
         raise InputError(f"{where}: __main__ is another module in each process; the function must be in its own file")
     _FINDER.enter(folder)
-    beside = any(_files(folder, name))
+    beside = any(sources.files(folder, name))
     full = f"{_BESIDE}.{name}" if beside and _elsewhere(name, folder) else name
     loaded = sys.modules.get(full)
     if loaded is not None and beside and loaded.__dict__.get(_DIGEST) not in (None, _digest(loaded, folder)):
@@ -193,14 +174,10 @@ class _Finder:
     """Finds modules beside the sweep file; the last of `sys.meta_path`, so that nothing else has their name.
 
     With the folder in front of `sys.path`, a `csv.py` of one's own would be what JAX and Dask import as well.
-
-    Attributes:
-        folder: the sweep file's.
-        names: what was found there.
     """
 
     def __init__(self) -> None:
-        self.folder, self.names = "", {_BESIDE}
+        self.folder, self.names = "", {_BESIDE}  # the sweep file's, and what was found there
 
     def enter(self, folder: Path) -> None:
         """Looks in this folder from now on, and forgets what another sweep's folder gave."""
@@ -265,38 +242,15 @@ def _forget(loaded: ModuleType, folder: Path) -> None:
 def _digest(module: ModuleType, folder: Path) -> str:
     """Hash of a module's name and sources."""
     total = hashlib.sha256(module.__name__.encode())
-    for path, content in sorted(_sources(module, folder).items()):
+    for path, source in sorted(_sources(module, folder).items()):
         name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
-        total.update(f"\0{name}\0".encode() + sources.read(content).statements)
+        total.update(f"\0{name}\0".encode() + source.statements)
     return total.hexdigest()[:16]
 
 
-def _sources(module: ModuleType, folder: Path) -> dict[Path, bytes]:
-    """Contents of a module's file, and of those that it imports from the folder, however many imports away."""
-    source = getattr(module, "__file__", None)
-    source = source and (inspect.getsourcefile(module) or source)
-    contents: dict[Path, bytes] = {}
-    waiting = [*([Path(source)] if source else []), *_files(folder, module.__name__)]
-    while waiting:
-        path = waiting.pop()
-        if path not in contents:
-            contents[path] = path.read_bytes()
-            waiting += _imported(path, contents[path], folder) if path.is_relative_to(folder) else []
-    return contents
-
-
-def _imported(path: Path, content: bytes, folder: Path) -> Iterator[Path]:
-    """Files of the folder that a source in it imports; none of what is no Python source."""
-    bases = (folder, *path.parents)
-    for level, name in sources.read(content).imports:
-        yield from _files(bases[min(level, len(bases) - 1)], name)
-
-
-def _files(base: Path, name: str) -> Iterator[Path]:
-    """Files below a folder that importing this name runs; this package's own are in the code's hash already."""
-    place = base
-    for part in name.strip(".").split("."):
-        if part == "linbet_jax":
-            return
-        place = place / part
-        yield from (file for file in (place.with_name(f"{part}.py"), place / "__init__.py") if file.is_file())
+def _sources(module: ModuleType, folder: Path) -> dict[Path, Source]:
+    """A module's source, and those that it imports from the folder; this package's own are in the code's hash."""
+    file = getattr(module, "__file__", None)
+    file = file and (inspect.getsourcefile(module) or file)
+    files = [*([Path(file)] if file else []), *sources.files(folder, module.__name__)]
+    return sources.reached(files, folder, lambda name: "linbet_jax" not in name.split("."))

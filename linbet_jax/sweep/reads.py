@@ -14,72 +14,42 @@ from typing import Any
 
 import jax
 
-__all__ = ["any_ever", "apart", "forget", "held", "is_own", "keep", "name", "watched"]
-
 _watching: dict[int, set[str]] = {}  # what is opened now is added to each of these
-_held: dict[str, dict[str, str]] = {}  # what modules of this process have read, by sweep folder and name from there
+held: dict[Path, dict[str, str]] = {}  # hashes of what modules of this process have read, by sweep folder and name
 
 
 @contextlib.contextmanager
-def watched(folder: Path | str) -> Iterator[list[Path]]:
-    """Notes the files that are read in the block, modules excepted: their sources count by themselves.
+def watched(module: str, folder: Path) -> Iterator[None]:
+    """Notes the files that are read in the block, below the sweep's folder or that of the module with this name.
 
-    Files that Python does not open itself, but a library in C, go unseen.
-
-    Args:
-        folder: the sweep's.
-
-    Yields:
-        The folders below which files count, for more to be added.
+    Modules are not among them: their sources count by themselves. Files that Python does not open itself, but a library
+    in C, go unseen.
     """
     _listen()
     seen: set[str] = set()
-    places = [Path(folder)]
     _watching[id(seen)] = seen
     try:
-        yield places
+        yield
     finally:
         del _watching[id(seen)]
+        file = getattr(sys.modules.get(module), "__file__", None)
+        home = Path(file).parents[module.count(".")] if file else folder
+        places = [folder, *([home] if is_own(home) else [])]
         below = (path for path in map(Path, seen) if any(path.is_relative_to(place) for place in places))
         keep(folder, (path for path in below if path.suffix not in (".py", ".pyc") and path.is_file() and is_own(path)))
 
 
-def keep(folder: Path | str, paths: Iterable[Path]) -> None:
+def keep(folder: Path, paths: Iterable[Path]) -> None:
     """Notes files as read, with the hashes that they have now."""
     for path in paths:
         with path.open("rb") as file:
             hashed = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-        _held.setdefault(str(folder), {})[name(path, folder)] = hashed
+        held.setdefault(folder, {})[name(path, folder)] = hashed
 
 
-def name(path: Path, folder: Path | str) -> str:
+def name(path: Path, folder: Path) -> str:
     """What a file is called here: the way to it from the folder, so that both can be moved together."""
     return Path(os.path.relpath(path, folder)).as_posix()
-
-
-def held(folder: Path | str) -> dict[str, str]:
-    """Hashes of what has been read, by names from the folder, as it was then."""
-    return dict(sorted(_held.get(str(folder), {}).items()))
-
-
-def any_ever(folder: Path | str) -> bool:
-    """Whether anything has been read, forgotten or not."""
-    return str(folder) in _held
-
-
-def forget(folder: Path | str) -> None:
-    """Forgets what has been read."""
-    _held[str(folder)] = {}
-
-
-@contextlib.contextmanager
-def apart(folder: Path | str) -> Iterator[None]:
-    """A block before which nothing has been read, and after which nothing of what it reads."""
-    before, _held[str(folder)] = _held[str(folder)], {}
-    try:
-        yield
-    finally:
-        _held[str(folder)] = before
 
 
 def is_own(path: Path) -> bool:

@@ -19,20 +19,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from linbet_jax.errors import InputError
 
-__all__ = [
-    "CellTable",
-    "Document",
-    "PolicyTable",
-    "SetTable",
-    "checked",
-    "decoded",
-    "nearest",
-    "override",
-    "read_toml",
-    "shown",
-    "unknown_key",
-]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 _Many: TypeAlias = _Value | Annotated[list[_Value], Field(min_length=1)]
@@ -92,35 +78,30 @@ class SetTable(_Strict):
     options: dict[str, Any] | None = Field(None, description="a table of arguments for one's own function")
 
 
-class PolicyTable(_Strict):
-    """One `[policies.NAME]`; every further key is an option of the policy and is checked when the policy is made."""
-
+class _Open(_Strict):
     model_config = ConfigDict(extra="allow")
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """Every further key as written."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class PolicyTable(_Open):
+    """One `[policies.NAME]`; every further key is an option of the policy and is checked when the policy is made."""
 
     policy: str | None = Field(None, description="the name of a policy (see `linbet list`) or 'module:function'")
     sets: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description="a list of names of [sets]: where this policy plays (default: everywhere)"
     )
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The policy's options as written."""
-        return dict(self.__pydantic_extra__ or {})
 
-
-class CellTable(_Strict):
+class CellTable(_Open):
     """One `[[cells]]`: keys of a set and options of a policy side by side, single values."""
-
-    model_config = ConfigDict(extra="allow")
 
     set: str = Field(description="the name of one of [sets], or what [sets.NAME] takes as `set`")
     policy: str = Field(description="the name of one of [policies], or what [policies.NAME] takes as `policy`")
     horizon: _Whole | None = Field(None, description="a whole number, 1 to 2000000000")
-
-    @property
-    def rest(self) -> dict[str, Any]:
-        """Every other key as written."""
-        return dict(self.__pydantic_extra__ or {})
 
 
 class Document(_Strict):
@@ -153,11 +134,7 @@ class Document(_Strict):
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of a sweep file, and what it says.
-
-    Raises:
-        InputError: it cannot be read, or is no TOML.
-    """
+    """The text of a sweep file, and what it says; InputError where it cannot be read or is no TOML."""
     try:
         text = io.StringIO(decoded(path.read_bytes()), newline=None).read()
     except (OSError, ValueError) as error:
@@ -169,11 +146,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def decoded(content: bytes) -> str:
-    """A file's text, with or without a byte-order mark.
-
-    Raises:
-        ValueError: it is not UTF-8.
-    """
+    """A file's text, with or without a byte-order mark; ValueError where it is not UTF-8."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content:
         raise ValueError("it is UTF-16, or no text at all; save it as UTF-8")
     try:
@@ -184,11 +157,7 @@ def decoded(content: bytes) -> str:
 
 
 def override(file: str, data: dict[str, Any], assignment: str) -> None:
-    """Applies one `path.to.field=value` to the data in place; the value is TOML, or a bare string.
-
-    Raises:
-        InputError: no assignment, or its path runs through something that holds no fields.
-    """
+    """Applies one `path.to.field=value` to the data in place; the value is TOML, or a bare string."""
     path, equals, text = assignment.partition("=")
     parts = [part.strip() for part in path.split(".")]
     if not equals or not all(parts):
@@ -196,21 +165,19 @@ def override(file: str, data: dict[str, Any], assignment: str) -> None:
     value = _value(text.strip())
     place: Any = data
     for index, part in enumerate(parts):
-        last = index == len(parts) - 1
+        key: Any = part
         if isinstance(place, list):
             if not part.isdecimal() or int(part) >= len(place):
                 raise InputError(
                     f"--set {assignment}: {file} has {len(place)} {'.'.join(parts[:index])}, numbered from 0"
                 )
-            if last:
-                place[int(part)] = value
-            place = place[int(part)]
-        elif isinstance(place, dict):
-            if last:
-                place[part] = value
-            place = place.setdefault(part, {})
-        else:
+            key = int(part)
+        elif not isinstance(place, dict):
             raise InputError(f"--set {assignment}: {'.'.join(parts[:index])} is a value, not a table")
+        elif part not in place:
+            place[part] = {}
+        holder, place = place, place[key]
+    holder[key] = value
 
 
 def _value(text: str) -> Any:
@@ -223,16 +190,7 @@ def _value(text: str) -> Any:
 
 
 def checked(model: type[_Model], data: Mapping[str, Any], prefix: str = "") -> _Model:
-    """A table as its model, where it is one.
-
-    Args:
-        model: what the table must be.
-        data: the table.
-        prefix: the path of the table with a dot, for messages.
-
-    Raises:
-        InputError: the path of the first wrong field, and what is allowed.
-    """
+    """A table, whose path with a dot is the prefix, as its model; InputError names the first wrong field."""
     try:
         return model.model_validate(dict(data))
     except ValidationError as error:
@@ -262,21 +220,17 @@ def unknown_key(path: str, key: str, known: Iterable[str]) -> str:
 
 def _place(model: type[BaseModel], location: Sequence[int | str]) -> tuple[list[int | str], str, type[BaseModel]]:
     """Keys of the field that an error is about, what the field allows, and the model that has it."""
-    keys: list[int | str] = []
-    allowed, index = "a table", 0
-    while index < len(location):
-        field = model.model_fields.get(str(location[index]))
-        keys.append(location[index])
-        if field is None:
-            break
-        allowed = field.description or "another value"
-        inner = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        if not inner or index + 1 >= len(location):
-            break
-        keys.append(location[index + 1])
-        allowed, model = "a table", inner[0]
-        index += 2
-    return keys, allowed, model
+    if not location:
+        return [], "a table", model
+    key, *rest = location
+    field = model.model_fields.get(str(key))
+    if field is None:
+        return [key], "a table", model
+    inner = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    if inner and rest:  # one of several tables, and what is in it
+        keys, allowed, owner = _place(inner[0], rest[1:])
+        return [key, rest[0], *keys], allowed, owner
+    return [key], field.description or "another value", model
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

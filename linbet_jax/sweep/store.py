@@ -22,8 +22,6 @@ from pyarrow import parquet
 from linbet_jax.errors import named
 from linbet_jax.storage.results import CELLS, RunFolderError, digest, replacing
 
-__all__ = ["SCHEMA", "CellFileError", "Piece", "Rows", "Store", "merged_facts", "read_notes", "read_run"]
-
 METADATA = "linbet_jax"
 SCHEMA = pa.schema(
     [
@@ -38,7 +36,7 @@ SCHEMA = pa.schema(
 )
 FACTS = ("facts", "notes", "block_size", "device", "prng", "reruns")
 GROUP_ROWS = 2**17  # rows of a row group, rounded down to whole seeds: what is held in memory while files are merged
-_NUMBERS = SCHEMA.names[:5]
+NUMBERS = SCHEMA.names[:5]
 _DICTIONARIES = ["seed", "pull", "health", "policy", "set"]  # few different values; the others have nearly only such
 
 
@@ -89,6 +87,17 @@ class Rows(NamedTuple):
         """The same rows in arrays of their own."""
         return Rows(self.start, self.rounds.copy(), self.regret.copy(), self.payoff.copy(), self.health.copy())
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The same as columns `[S * R]`: seed, pull, regret, payoff and health."""
+        seeds, records = self.regret.shape
+        return {
+            "seed": np.repeat(self.seeds, records),
+            "pull": np.tile(self.rounds, seeds),
+            "regret": self.regret.reshape(-1),
+            "payoff": self.payoff.reshape(-1),
+            "health": np.repeat(self.health, records),
+        }
+
     def part(self, start: int, stop: int) -> Rows:
         """The seeds from start to stop."""
         places = slice(start - self.start, stop - self.start)
@@ -96,39 +105,23 @@ class Rows(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some or all seeds of a cell, in a verified file or in memory.
+    """Some or all seeds of a cell, in a verified file or in memory."""
 
-    Attributes:
-        start: the first seed.
-        stop: one past the last seed.
-        unhealthy: seeds whose health is not 0.
-        names: (set, policy, label) as written into the file.
-        facts: what the simulation reported beside the rows: facts, notes, block_size, device, prng, reruns.
-        rows: the file, or the rows themselves.
-    """
-
-    start: int
-    stop: int
-    unhealthy: int
-    names: tuple[str, str, str]
-    facts: dict[str, Any]
-    rows: Path | Rows
+    start: int  # the first seed
+    stop: int  # one past the last seed
+    unhealthy: int  # seeds whose health is not 0
+    names: tuple[str, str, str]  # (set, policy, label) as written into the file
+    facts: dict[str, Any]  # what the simulation reported beside the rows, by the names in `FACTS`
+    rows: Path | Rows  # the file, or the rows themselves
 
 
 class Store:
-    """The `cells` folder of one sweep, or of one experiment, whose cells have columns of their own.
-
-    Args:
-        folder: the folder around it.
-
-    Attributes:
-        damaged: names of files that did not verify, in the order met.
-    """
+    """The `cells` folder of one sweep, or of one experiment, whose cells have columns of their own."""
 
     def __init__(self, folder: Path) -> None:
-        """Remembers the place."""
+        """Remembers the place: the folder around it."""
         self.folder = folder / CELLS
-        self.damaged: list[str] = []
+        self.damaged: list[str] = []  # names of files that did not verify, in the order met
 
     def cell_path(self, cell: str) -> Path:
         """The file of a finished cell."""
@@ -148,14 +141,8 @@ class Store:
             left.unlink(missing_ok=True)
         pieces = []
         for path in (self.cell_path(cell), *sorted(parts.glob("*.parquet"))):
-            if not path.exists():
-                continue
-            piece = _verified(path, cell, rounds)
-            if piece is None:
-                # It stays until a better one replaces it: it may be the disk that cannot be read just now.
-                self.damaged.append(path.relative_to(self.folder).as_posix())
-            else:
-                pieces.append(piece)
+            with self._noting_damage(path), _reading(path):
+                pieces.append(_verified(path, cell, rounds))
         return sorted(pieces, key=lambda piece: (piece.start, -piece.stop))
 
     def write_part(self, cell: Mapping[str, Any], rows: Rows, facts: Mapping[str, Any]) -> Path:
@@ -208,50 +195,41 @@ class Store:
 
     def read_columns(self, cell: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
         """Columns and facts of a cell; None where there is no file, or a damaged one, which is noted in `damaged`."""
-        path = self.cell_path(cell)
-        if not path.exists():
-            return None
-        try:
+        path, held = self.cell_path(cell), None
+        with self._noting_damage(path), _reading(path):
             with parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 meta = _meta(file.metadata)
                 table = file.read()
             columns = {name: table[name].to_numpy() for name in table.column_names}
-            sound = meta["id"] == cell and _sealed(_columns_digest(columns), meta)
-        except Exception:  # broken bytes make the readers raise nearly anything
-            sound = False
-        if not sound:
-            self.damaged.append(path.name)
-            return None
-        return columns, meta["facts"]
+            if meta["id"] != cell or not _sealed(_columns_digest(columns), meta):
+                raise ValueError("it is not what was written")
+            held = columns, meta["facts"]
+        return held
 
-
-def merged_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts of a whole cell from those of its pieces: they agree but for the reruns, which add up."""
-    return {**facts[0], "reruns": sum(piece["reruns"] for piece in facts)}
+    @contextlib.contextmanager
+    def _noting_damage(self, path: Path) -> Iterator[None]:
+        """Passes over a file that cannot be used; it stays: it may be the disk that cannot be read just now."""
+        try:
+            yield
+        except CellFileError as error:
+            if error.state != "missing":
+                self.damaged.append(path.relative_to(self.folder).as_posix())
 
 
 # Reading a finished cell ---------------------------------------------------------------------------------------------
 
 
 class CellFileError(RunFolderError):
-    """A cell's file gives no rows.
-
-    Attributes:
-        state: "damaged": its bytes are wrong; "missing": it is not there; "unreadable": the system does not give it.
-    """
+    """A cell's file gives no rows."""
 
     def __init__(self, state: str, message: str) -> None:
         """Keeps the state beside the sentence."""
         super().__init__(message)
-        self.state = state
+        self.state = state  # "damaged" (its bytes are wrong), "missing", or "unreadable": the system does not give it
 
 
 def read_notes(path: Path, identity: str) -> dict[str, Any]:
-    """The JSON that a cell's file carries beside its rows: id, cell, facts, notes, seeds (first, count) and so on.
-
-    Raises:
-        CellFileError: the file is not there, cannot be read, is damaged, or is another cell's.
-    """
+    """What a cell's file carries beside its rows: id, cell, facts, notes, seeds (first, count) and so on."""
     with _reading(path), path.open("rb") as file:
         return _notes(parquet.read_metadata(file), identity)
 
@@ -259,15 +237,14 @@ def read_notes(path: Path, identity: str) -> dict[str, Any]:
 def read_run(path: Path, identity: str) -> Rows:
     """The rows of one cell's file, in arrays of the caller's own.
 
-    Raises:
-        CellFileError: the file is not there, cannot be read, is damaged, is another cell's, its rows are no table of
-            seeds by records, or a healthy seed in it holds a number that is not finite.
+    It is damaged, too, where its rows are no table of seeds by records, or a healthy seed holds a number that is not
+    finite.
     """
     with _reading(path):
         # From memory: a file that is replaced meanwhile does not change under the reader.
         file = parquet.ParquetFile(pa.BufferReader(path.read_bytes()), page_checksum_verification=True)
         first, count = _notes(file.metadata, identity)["seeds"]
-        rows = _rows(file.read(columns=_NUMBERS))
+        rows = _rows(file.read(columns=NUMBERS))
         if (rows.start, rows.health.size) != (first, count):
             raise ValueError(f"it holds the seeds {rows.start} to {rows.stop}, and not {count} from {first} on")
         if not np.isfinite([rows.regret, rows.payoff])[:, rows.health == 0].all():
@@ -295,7 +272,7 @@ def _notes(metadata: parquet.FileMetaData, identity: str) -> dict[str, Any]:
     try:
         notes = _meta(metadata)
         first, count = notes["seeds"]
-        notes["seeds"] = int(first), int(count)
+        notes |= {"seeds": (int(first), int(count)), "unhealthy": int(notes["unhealthy"])}
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"its metadata cannot be read ({named(error)})") from error
     if notes.get("id") != identity:
@@ -318,27 +295,22 @@ def _read(path: Path, cell: Mapping[str, Any] | None = None) -> Iterator[Rows]:
             yield _rows(table)
 
 
-def _verified(path: Path, cell: str, rounds: Sequence[int]) -> Piece | None:
-    """What a file holds, or None when it is damaged in any way or another cell's."""
-    try:
-        with parquet.ParquetFile(path) as file:
-            if not file.schema_arrow.remove_metadata().equals(SCHEMA):
-                return None
-            meta = _meta(file.metadata)
-        total, first, unhealthy = hashlib.sha256(), meta["seeds"][0], 0
-        seed = first
-        for rows in _read(path, meta["cell"]):
-            if rows.start != seed or rows.rounds.tolist() != list(rounds):
-                return None
-            seed = rows.stop
-            unhealthy += rows.unhealthy
-            _digest(total, rows)
-        if (meta["id"], meta["unhealthy"], sum(meta["seeds"])) != (cell, unhealthy, seed) or not _sealed(total, meta):
-            return None
-        names = (meta["cell"]["set"], meta["cell"]["policy"], meta["cell"]["label"])
-        return Piece(first, seed, unhealthy, names, {name: meta[name] for name in FACTS}, path)
-    except Exception:  # broken bytes make the readers raise nearly anything
-        return None
+def _verified(path: Path, cell: str, rounds: Sequence[int]) -> Piece:
+    """What a file holds, when its every byte is what was written for this cell."""
+    with parquet.ParquetFile(path) as file:
+        notes = _notes(file.metadata, cell)
+        sound = file.schema_arrow.remove_metadata().equals(SCHEMA)
+    total, unhealthy = hashlib.sha256(), 0
+    start = stop = notes["seeds"][0]
+    for rows in _read(path, notes["cell"]):
+        sound &= rows.start == stop and rows.rounds.tolist() == list(rounds)
+        stop = rows.stop
+        unhealthy += rows.unhealthy
+        _digest(total, rows)
+    if not sound or (notes["unhealthy"], sum(notes["seeds"])) != (unhealthy, stop) or not _sealed(total, notes):
+        raise ValueError("it is not what was written")
+    names = (notes["cell"]["set"], notes["cell"]["policy"], notes["cell"]["label"])
+    return Piece(start, stop, unhealthy, names, {name: notes[name] for name in FACTS}, path)
 
 
 def _write(
@@ -411,20 +383,10 @@ def _columns_digest(columns: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _table(rows: Rows, cell: Mapping[str, Any]) -> pa.Table:
-    seeds, records = rows.regret.shape
-    first = _column(np.zeros(seeds * records, np.int32))
-    return pa.Table.from_arrays(
-        [
-            _column(np.repeat(rows.seeds, records)),
-            _column(np.tile(rows.rounds, seeds)),
-            _column(rows.regret.reshape(-1)),
-            _column(rows.payoff.reshape(-1)),
-            _column(np.repeat(rows.health, records)),
-            pa.DictionaryArray.from_arrays(first, _word(cell["policy"])),
-            pa.DictionaryArray.from_arrays(first, _word(cell["set"])),
-        ],
-        schema=SCHEMA,
-    )
+    numbers = [_column(values) for values in rows.columns().values()]
+    first = _column(np.zeros(rows.regret.size, np.int32))
+    words = [pa.DictionaryArray.from_arrays(first, _word(cell[name])) for name in ("policy", "set")]
+    return pa.Table.from_arrays([*numbers, *words], schema=SCHEMA)
 
 
 def _column(values: NDArray[Any]) -> pa.Array:
@@ -442,7 +404,7 @@ def _word(text: str) -> pa.Array:
 
 def _rows(table: pa.Table) -> Rows:
     """The rows of a table; ValueError where they are no seeds by records, each seed with the same pulls."""
-    columns = {name: table[name].to_numpy() for name in _NUMBERS}
+    columns = {name: table[name].to_numpy() for name in NUMBERS}
     seed = columns["seed"]
     records = int(np.count_nonzero(seed == seed[0])) if seed.size else 0
     if not records or seed.size % records:

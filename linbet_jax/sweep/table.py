@@ -11,31 +11,27 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from linbet_jax.errors import InputError, named
+from linbet_jax.errors import InputError
 from linbet_jax.simulation.notebook import html_table
-from linbet_jax.statistics import regret
 from linbet_jax.storage.results import MANIFEST, RunFolderError, sweep_manifest
 from linbet_jax.sweep import journal
 from linbet_jax.sweep.journal import Journey
-from linbet_jax.sweep.store import CellFileError, Rows, Store, read_notes, read_run
+from linbet_jax.sweep.store import NUMBERS, SCHEMA, CellFileError, Rows, Store, read_notes, read_run
 
-__all__ = ["CellPair", "LoadedCell", "PartialSweepWarning", "Results", "compare", "load", "spoiled"]
+if TYPE_CHECKING:
+    from linbet_jax.statistics import regret
 
-WORDS = pa.dictionary(pa.int32(), pa.string())
+WORDS = SCHEMA.field("set").type
 QUANTITIES = ("regret", "payoff")
 NAMES = ("set", "policy", "label", "horizon")
 # Columns of the table that every cell has; constants of these names would say the same and are left out.
 COLUMNS: Mapping[str, pa.DataType] = {
-    "seed": pa.int64(),
-    "pull": pa.int64(),
-    "regret": pa.float64(),
-    "payoff": pa.float64(),
-    "health": pa.int64(),
+    **{name: SCHEMA.field(name).type for name in NUMBERS},
     "set": WORDS,
     "policy": WORDS,
     "label": WORDS,
@@ -54,6 +50,7 @@ class LoadedCell:
 
     Attributes:
         id: hash of everything that decides its numbers.
+        title: its name in messages.
         set: name of the data set.
         policy: its name in the sweep file.
         family: registry name of the policy, or a user's `module:function`; several policies may be of one family.
@@ -70,12 +67,14 @@ class LoadedCell:
         state: "done"; "partial" (fewer seeds are stored than asked for), "failed", "damaged", "unreadable" (the system
             does not give its file), "started" or "missing".
         stored: replications that its file holds.
+        unhealthy: of them, those that met something non-finite.
         error: why it failed or cannot be read; empty otherwise.
         journey: what the journal tells of it.
         path: of its file, there or not.
     """
 
     id: str
+    title: str
     set: str
     policy: str
     family: str
@@ -91,6 +90,7 @@ class LoadedCell:
     records: int
     state: str
     stored: int
+    unhealthy: int
     error: str
     journey: Journey
     path: Path
@@ -175,6 +175,8 @@ class CellPair:
 class Results:
     """The cells of a sweep folder. Use `load`; `select` gives parts of it.
 
+    Whatever reads rows leaves out a cell whose file cannot be read, with a `PartialSweepWarning` that names it.
+
     Attributes:
         path: the folder, absolute.
         manifest: its manifest, as read.
@@ -219,8 +221,7 @@ class Results:
     def panels(self) -> dict[str, list[tuple[str, str, Rows]]]:
         """What a figure of the sweep shows: for each set and horizon every cell's label, policy and replications.
 
-        A label names the values of the sweep in which the cells of one policy differ. Cells without replications are
-        left out, with a warning where they cannot be read.
+        A label names the values of the sweep in which the cells of one policy differ.
         """
         several = len({cell.horizon for cell in self.cells}) > 1
         titles = {cell.id: f"{cell.set}, T = {cell.horizon:,}" if several else cell.set for cell in self.cells}
@@ -237,7 +238,7 @@ class Results:
         """Cells with their replications, one at a time; those that cannot be read are left out and named at the end."""
         errors = []
         for cell in cells:
-            read, run = self._run_of(cell)
+            read, run = self.run_of(cell)
             if run is not None:
                 yield cell, run
             elif read.state in _SPOILED or read is not cell:
@@ -246,14 +247,14 @@ class Results:
             count = f"{len(errors)} cell{'s' if len(errors) > 1 else ''}"
             warnings.warn(f"left out {count}, see .absent: {'; '.join(errors)}", PartialSweepWarning, stacklevel=4)
 
-    def _run_of(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
+    def run_of(self, cell: LoadedCell) -> tuple[LoadedCell, Rows | None]:
         """A cell with its replications; with None, and noted in `cells`, where its file cannot be read after all."""
         if not cell.readable:
             return cell, None
         try:
             return cell, cell.run()
         except CellFileError as error:
-            marked = spoiled(cell, error)
+            marked = dataclasses.replace(cell, state=error.state, stored=0, unhealthy=0, error=str(error))
             self.cells = tuple(marked if other.id == cell.id else other for other in self.cells)
             return marked, None
 
@@ -261,6 +262,11 @@ class Results:
     def swept(self) -> tuple[str, ...]:
         """Names of the parameters that take more than one value, as the manifest lists them."""
         return tuple(str(name) for name in self.manifest.get("swept") or ())
+
+    @property
+    def parameters(self) -> list[str]:
+        """What the sweep varies beside sets, policies, horizons and dtypes."""
+        return [name for name in self.swept if name not in (*NAMES, "dtype")]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -271,7 +277,7 @@ class Results:
     def _constants(self) -> tuple[str, ...]:
         """Every constant and swept name that some cell has."""
         names = dict.fromkeys(name for cell in self.cells for name in cell.constants)
-        return tuple(names | dict.fromkeys(name for name in self.swept if name not in (*NAMES, "dtype")))
+        return tuple(names | dict.fromkeys(self.parameters))
 
     @functools.cached_property
     def _types(self) -> dict[str, pa.DataType]:
@@ -284,7 +290,6 @@ class Results:
 
         Columns: seed, pull, regret, payoff, health, set, policy, label, horizon, cell, and one per parameter, option,
         constant of the bandit (`bandit_K`), option of the set (`set_noise`) and swept name, null for cells without it.
-        A cell whose file cannot be read is left out with a `PartialSweepWarning` that names it.
         """
         return self.read()
 
@@ -296,8 +301,7 @@ class Results:
             last: only each seed's last record, at the horizon.
 
         Returns:
-            The Arrow table; empty, with all its columns, when no cell holds anything. A cell whose file cannot be read
-            is left out with a `PartialSweepWarning` that names it.
+            As `table`; empty, with all its columns, when no cell holds anything.
 
         Raises:
             InputError: an unknown column.
@@ -311,22 +315,15 @@ class Results:
         return pa.Table.from_batches(batches, schema=schema)
 
     def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame.
-
-        Raises:
-            ImportError: pandas is not installed.
-        """
+        """The table as a pandas DataFrame; ImportError without pandas."""
         _needs("pandas", "to_pandas")
         return self.table.unify_dictionaries().to_pandas()
 
     def to_xarray(self) -> Any:
-        """The sweep as an xarray Dataset.
+        """The sweep as an xarray Dataset; ImportError without xarray.
 
         Variables: regret and payoff [cell, seed, record], health [cell, seed], pull [cell, record]. What a cell lacks
         is NaN (health and pull: -1). Its names and constants are coordinates along `cell`.
-
-        Raises:
-            ImportError: xarray is not installed.
         """
         xarray = _needs("xarray", "to_xarray")
         runs = list(self._runs(self.cells))
@@ -365,7 +362,7 @@ class Results:
         cells = self.cells
         for name, wanted in conditions.items():
             allowed = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
-            there = {json.dumps(_plain(value)): value for cell in self.cells if (value := cell.value(name)) is not None}
+            there = {json.dumps(value): value for cell in self.cells if (value := cell.value(name)) is not None}
             if not there:
                 known = ", ".join((*NAMES, "family", "dtype", "state", "id", *self._constants))
                 raise InputError(f"{name}={wanted!r}: no cell has that field; there are {known}")
@@ -394,17 +391,21 @@ class Results:
         Raises:
             InputError: an unknown quantity.
         """
+        from linbet_jax.statistics import regret  # which loads SciPy: opening a folder does without
+
         _check_quantity(quantity)
-        swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.swept if n not in (*NAMES, "dtype")}
+        swept = {n: _type_of(c.value(n) for c in self.cells) for n in self.parameters}
         types: dict[str, pa.DataType] = {"cell": pa.string()} | dict.fromkeys(NAMES, pa.string())
         types |= {"horizon": pa.int64(), **swept, "state": pa.string(), "seeds": pa.int64()}
         types |= {name: pa.int64() if name in ("unhealthy", "n") else pa.float64() for name in _STATISTICS}
         rows = []
         for listed in self.cells:
-            cell, run = self._run_of(listed)
+            cell, run = self.run_of(listed)
             numbers = {}
             if run is not None:
-                numbers = _statistics(regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level))
+                final = regret.summarize(getattr(run, quantity)[:, -1], run.health, level=level)
+                numbers = {name: np.asarray(getattr(final, name)).item() for name in _STATISTICS}
+                numbers = {name: value for name, value in numbers.items() if math.isfinite(value)}
             row = {"cell": cell.id, "state": cell.state, "seeds": cell.stored, "error": cell.error or None}
             row |= {name: getattr(cell, name) for name in NAMES} | numbers
             rows.append(row | {name: _fitting(cell.value(name), kind) for name, kind in swept.items()})
@@ -423,13 +424,13 @@ class Results:
         Args:
             first: a policy's name, or conditions as in `select`, e.g. `{"policy": "tofu", "radius_scale": 0.03}`.
             second: likewise.
-            quantity: "regret" or "payoff", at the horizon.
-            level: coverage of the intervals, in (0, 1).
+            quantity: as in `summary`.
+            level: likewise.
 
         Returns:
             One entry for every two cells that have set, instance, horizon and dtype in common, and in what neither side
             names are alike: of one policy unless a side names a policy (or family, label or id), and equal in every
-            swept parameter that both have. A cell whose file cannot be read is left out with a `PartialSweepWarning`.
+            swept parameter that both have.
 
         Raises:
             InputError: conditions that no cell meets, no two cells to compare, or an unknown quantity.
@@ -463,6 +464,7 @@ class Results:
         return [*policy, *(name for name in self.swept if name not in {*NAMES, *named, *plain})]
 
 
+_FIELDS = {"id": str, "set": str, "policy": str, "horizon": int, "seeds": int, "records": int, "dtype": str}
 _TABLES = ("options", "parameters", "bandit", "set_options", "swept")  # of a manifest's entry, where it has them
 _SPOILED = ("damaged", "unreadable")
 _SHOWN = 60  # cells in a notebook's table
@@ -482,13 +484,9 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
     """
     path = Path(folder).resolve()  # a later change of the working folder changes nothing
     manifest = sweep_manifest(path)
-    if not isinstance(manifest.get("cells"), list):
+    if "cells" not in manifest:
         raise RunFolderError(f"{path / MANIFEST} lists no cells")
-    journeys = journal.journeys(journal.read(path))
-    try:
-        cells = [_cell(path, entry, journeys) for entry in manifest["cells"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path / MANIFEST} describes a cell badly: {named(error)}") from error
+    cells = loaded_cells(path, manifest, journal.read(path))
     sweep = Results(path, manifest, cells)
     if warn and not sweep.complete:
         warnings.warn(f"{path}: {sweep.progress}; see .absent", PartialSweepWarning, stacklevel=2)
@@ -505,19 +503,12 @@ def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
     return named if literal or not scaled or "×" in named else f"{named} ×{scale:g}"
 
 
-def spoiled(cell: LoadedCell, error: CellFileError) -> LoadedCell:
-    """The cell, with the reason why its file gives no rows."""
-    return dataclasses.replace(cell, state=error.state, stored=0, error=str(error))
-
-
 def compare(
     first: LoadedCell, second: LoadedCell, run: Rows, other: Rows, *, quantity: str = "regret", level: float = 0.95
 ) -> CellPair:
-    """Two cells compared over the seeds that both hold.
+    """Two cells compared over the seeds that both hold; InputError where there is none."""
+    from linbet_jax.statistics import regret
 
-    Raises:
-        InputError: the two have no seed in common.
-    """
     _, at, beside = np.intersect1d(run.seeds, other.seeds, assume_unique=True, return_indices=True)
     if at.size == 0:
         raise InputError(f"cells {first.id} and {second.id} have no seed in common")
@@ -531,60 +522,69 @@ def compare(
     )
 
 
-def _cell(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey]) -> LoadedCell:
-    identity, seeds = str(entry["id"]), int(entry["seeds"])
-    if not identity.isalnum():
-        raise ValueError(f"id {identity!r}")
-    path = Store(folder).cell_path(identity)
-    journey = journeys.get(identity, Journey())
-    stored, error = 0, journey.error
+def listed_cells(path: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells that a manifest, read from this path, lists; RunFolderError where it is not as a sweep writes it."""
+    cells = manifest.get("cells", [])
+    if not isinstance(cells, list):
+        raise RunFolderError(f"{path} is damaged: its cells are {cells!r}, not a list")
+    for number, cell in enumerate(cells):
+        held = cell if isinstance(cell, dict) else {}
+        tables = {name: dict for name in ("source", *_TABLES) if held.get(name) is not None}
+        for name, kind in (_FIELDS | tables).items():
+            if not isinstance(held.get(name), kind):
+                raise RunFolderError(
+                    f"{path} is damaged: cell {number} has no {name}, or not one of type {kind.__name__}"
+                )
+        if not held["id"].isalnum():  # it becomes the name of a file
+            raise RunFolderError(f"{path} is damaged: cell {number} has the id {held['id']!r}")
+    return cells
+
+
+def loaded_cells(
+    folder: Path, manifest: Mapping[str, Any], events: Iterable[Mapping[str, Any]]
+) -> tuple[LoadedCell, ...]:
+    """The cells of a sweep's folder, from its manifest, the events of its journal and the notes of its files."""
+    journeys = journal.journeys(events)
+    return tuple(_loaded(folder, cell, journeys) for cell in listed_cells(folder / MANIFEST, manifest))
+
+
+def _loaded(folder: Path, entry: Mapping[str, Any], journeys: Mapping[str, Journey]) -> LoadedCell:
+    path = Store(folder).cell_path(entry["id"])
+    journey = journeys.get(entry["id"], Journey())
+    stored, unhealthy, error = 0, 0, journey.error
     try:
-        stored = read_notes(path, identity)["seeds"][1]
-        state = "done" if stored >= seeds else "partial"
+        notes = read_notes(path, entry["id"])
+        stored, unhealthy = notes["seeds"][1], notes["unhealthy"]
+        state = "done" if stored >= entry["seeds"] else "partial"
         error = error if state == "partial" else ""
     except CellFileError as trouble:
         state, error = trouble.state, error if trouble.state == "missing" else str(trouble)
         if state == "missing":
             state = {"failed": "failed", "started": "started", "part": "started"}.get(journey.last, "missing")
+    fields = {name: entry[name] for name in _FIELDS} | {name: entry.get(name) or {} for name in _TABLES}
     return LoadedCell(
-        id=identity,
-        set=str(entry["set"]),
-        policy=str(entry["policy"]),
+        title=entry.get("title", f"{entry['set']}/{entry['policy']}"),
         family=str((entry.get("source") or {}).get("policy") or entry["policy"]),
         label=str(entry.get("label") or entry["policy"]),
-        horizon=int(entry["horizon"]),
-        dtype=str(entry["dtype"]),
-        **{name: dict(entry.get(name) or {}) for name in _TABLES},
-        seeds=seeds,
-        records=int(entry["records"]),
         state=state,
         stored=stored,
+        unhealthy=unhealthy,
         error=error,
         journey=journey,
         path=path,
+        **fields,
     )
 
 
 def _batch(cell: LoadedCell, run: Rows, schema: pa.Schema) -> pa.RecordBatch:
     """One cell's part of the table."""
-    seeds, records = run.regret.shape
-    numbers = {
-        "seed": np.repeat(run.seeds, records),
-        "pull": np.tile(run.rounds, seeds),
-        "regret": run.regret.ravel(),
-        "payoff": run.payoff.ravel(),
-        "health": np.repeat(run.health, records),
-    }
-    columns = []
+    columns, numbers = [], run.columns()
     for field in schema:
-        value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
         if field.name in numbers:
             columns.append(pa.array(numbers[field.name], type=field.type))
-        elif pa.types.is_dictionary(field.type):
-            places = pa.array(np.zeros(seeds * records, np.int32), mask=np.full(seeds * records, value is None))
-            columns.append(pa.DictionaryArray.from_arrays(places, pa.array([str(value)])))
         else:
-            columns.append(pa.repeat(pa.scalar(value, type=field.type), seeds * records))
+            value = cell.id if field.name == "cell" else _fitting(cell.value(field.name), field.type)
+            columns.append(pa.repeat(pa.scalar(value, type=field.type), run.regret.size))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -601,11 +601,7 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
     """The value as its column holds it: text where the cells' values are of several kinds."""
     if value is None or not pa.types.is_dictionary(kind):
         return value
-    return value if isinstance(value, str) else json.dumps(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, (tuple, set, frozenset)) else value
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _same(wanted: Any, value: Any) -> bool:
@@ -615,7 +611,7 @@ def _same(wanted: Any, value: Any) -> bool:
         return isinstance(wanted, bool) and isinstance(value, bool) and wanted == value
     if isinstance(wanted, numbers) and isinstance(value, numbers):
         return math.isclose(float(wanted), float(value), rel_tol=1e-12)
-    return type(wanted) is type(value) and bool(_plain(wanted) == _plain(value))
+    return type(wanted) is type(value) and bool(wanted == value)
 
 
 def _comparable(first: LoadedCell, second: LoadedCell, shared: Sequence[str]) -> bool:
@@ -628,12 +624,6 @@ def _comparable(first: LoadedCell, second: LoadedCell, shared: Sequence[str]) ->
     # Another policy may lack the parameter; one policy has it or not.
     lacking = first.policy != second.policy
     return all((lacking and None in (a, b)) or _same(a, b) for a, b in values)
-
-
-def _statistics(summary: regret.Summary) -> dict[str, Any]:
-    numbers = {name: float(getattr(summary, name)) for name in _STATISTICS[2:]}
-    there = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    return {"unhealthy": summary.unhealthy, "n": summary.n} | there
 
 
 def _cells_table(cells: Iterable[LoadedCell], swept: Iterable[str], caption: str) -> str:

@@ -9,23 +9,14 @@ from typing import Any
 from linbet_jax.errors import InputError
 from linbet_jax.simulation import runtime
 
-__all__ = ["Address", "Local", "Slurm", "Target", "parse"]
-
 ALLOWED = "local, local:N, tcp://HOST:PORT, tls://HOST:PORT or slurm"
 
 
 @dataclasses.dataclass(frozen=True)
 class Local:
-    """Worker processes on this machine.
+    """Worker processes on this machine."""
 
-    Attributes:
-        workers: how many; None is one per core, or one per GPU.
-
-    Raises:
-        InputError: not from 1 to the cores that this process may use.
-    """
-
-    workers: int | None = None
+    workers: int | None = None  # from 1 to the cores that this process may use; None: one per core, or one per GPU
 
     def __post_init__(self) -> None:
         """Checks the number."""
@@ -38,13 +29,9 @@ class Local:
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """A Dask scheduler that runs already.
+    """A Dask scheduler that runs already."""
 
-    Attributes:
-        url: tcp://HOST:PORT, or tls://HOST:PORT with the certificates of Dask's own configuration.
-    """
-
-    url: str
+    url: str  # tcp://HOST:PORT, or tls://HOST:PORT with the certificates of Dask's own configuration
 
     def __post_init__(self) -> None:
         """Checks the form of the address."""

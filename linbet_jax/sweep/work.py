@@ -30,8 +30,6 @@ from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.sweep import plugins
 from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, UNIFORM
 
-__all__ = ["Built", "build", "build_bandit", "run_part"]
-
 _DEFAULT_BEST_MEAN = 1.0
 _KEPT = 2048  # bandits and policies that a process keeps built
 
@@ -47,11 +45,7 @@ class Built(NamedTuple):
 def build(cell: Mapping[str, Any]) -> Built:
     """The bandit, policy and parameters of a cell's plain data; equal data give the same objects.
 
-    Args:
-        cell: `set` (see `worlds.spec`), `policy` {source, options, where it is found, what it reads} and `horizon`.
-
-    Raises:
-        ValueError: what the bandit's or the policy's own checks say.
+    The data are `set` (see `worlds.spec`), `policy` {source, options, where it is found, what it reads} and `horizon`.
     """
     player, horizon = cell["policy"], cell["horizon"]
     bandit = build_bandit(cell["set"], horizon)
@@ -60,11 +54,7 @@ def build(cell: Mapping[str, Any]) -> Built:
 
 
 def build_bandit(world: Mapping[str, Any], horizon: int) -> LinearBandit:
-    """The bandit of a set's plain data (see `worlds.spec`); equal data give the same object.
-
-    Raises:
-        ValueError: what the bandit's own checks say; or the module of a function of one's own is another one here.
-    """
+    """The bandit of a set's plain data (see `worlds.spec`); equal data give the same object."""
     matters = world["source"] == LOWER_BOUND or "drift" in world["values"]
     return _bandit(_Plain(world["content"], world), horizon if matters else 0)
 
@@ -87,24 +77,22 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         if not isinstance(bandit, LinearBandit):
             raise InputError(f"set = {source!r}: must return a linbet_jax.LinearBandit, got {type(bandit).__name__}")
         return bandit
-    law: Any = values.pop("noise", None)
-    if law is not None:
-        law = _law(law)
+    payoffs: Any = law(values.pop("noise")) if "noise" in values else None
     seed, resample = values.pop("instance_seed", None), values.pop("resample", False)
     label = plain.value["label"]
     if source == LOWER_BOUND:
         return lower_bound(values["d"], values["epsilon"], horizon, instance_seed=seed or 0, resample=resample)
     if source in SEPARATING:
-        return separating(source, noise=law, **values)
+        return separating(source, noise=payoffs, **values)
     if source == ARMS:
-        return LinearBandit(values.pop("arms"), values.pop("theta_star"), law, name=label, **values)
+        return LinearBandit(values.pop("arms"), values.pop("theta_star"), payoffs, name=label, **values)
     if source == UNIFORM:
         if resample and seed is not None:
             raise ValueError(f"instance_seed={seed}: goes without resample=true")
         base = make_instance(
             values.pop("K"),
             values.pop("d"),
-            law,
+            payoffs,
             best_mean=values.pop("best_mean", _DEFAULT_BEST_MEAN),
             seed=seed or 0,
             epsilon=values.get("epsilon"),
@@ -112,14 +100,14 @@ def _bandit(plain: _Plain, horizon: int) -> LinearBandit:
         )
     else:
         base = dataset(source, instance_seed=seed, resample=resample)
-        law = law or base.noise
-        values["epsilon"] = values.get("epsilon", None if without_mean(law) else base.epsilon)
+        payoffs = payoffs or base.noise
+        values["epsilon"] = values.get("epsilon", None if without_mean(payoffs) else base.epsilon)
     if base.generator is not None:
         facts: dict[str, Any] = {"best_mean": base.best_mean, "arm_norm": base.arm_norm, **values}
-        return LinearBandit.resampled(base.generator, law, name=label, **facts)
+        return LinearBandit.resampled(base.generator, payoffs, name=label, **facts)
     assert base.arms is not None
     assert base.theta_star is not None
-    return LinearBandit(base.arms, base.theta_star, law, name=label, **values)
+    return LinearBandit(base.arms, base.theta_star, payoffs, name=label, **values)
 
 
 def _drifting(plain: _Plain, horizon: int) -> LinearBandit:
@@ -137,14 +125,14 @@ def _drifting(plain: _Plain, horizon: int) -> LinearBandit:
     return drifting(still, moved, horizon=horizon, name=still.name, **bounds)
 
 
-def _law(values: Mapping[str, Any]) -> Any:
-    """The payoff law of a checked table."""
+def law(values: Mapping[str, Any]) -> Any:
+    """The payoff law of a table that `worlds.spec` has checked."""
     arguments = dict(values)
     name = arguments.pop("law")
     if name == "Mixture":
-        arguments["laws"] = [_law(part) for part in arguments["laws"]]
+        arguments["laws"] = [law(part) for part in arguments["laws"]]
     if "noise" in arguments:
-        arguments["noise"] = _law(arguments["noise"])
+        arguments["noise"] = law(arguments["noise"])
     return getattr(noise, name)(**arguments)
 
 

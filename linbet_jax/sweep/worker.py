@@ -19,23 +19,14 @@ from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.storage import provenance
 from linbet_jax.sweep.work import run_part
 
-__all__ = ["WorkerSetup", "compute", "numbers", "prepare", "where"]
-
 
 class WorkerSetup(NamedTuple):
-    """What the driver asks of its workers.
+    """What the driver asks of its workers."""
 
-    Attributes:
-        device: "cpu" or "gpu".
-        places: the cores of each worker, by the worker's name; a worker that is not in it came later.
-        lanes: CPU devices of a worker that came later.
-        numbers: what decides numbers, as `numbers` gives it for the driver; without `device_kind` it may be any.
-    """
-
-    device: str
-    places: Mapping[str, Sequence[int]]
-    lanes: int
-    numbers: Mapping[str, Any]
+    device: str  # "cpu" or "gpu"
+    places: Mapping[str, Sequence[int]]  # cores of each worker by its name; who is not in it came later
+    lanes: int  # CPU devices of a worker that came later
+    numbers: Mapping[str, Any]  # as `numbers` gives them for the driver; without `device_kind` it may be any
 
 
 def numbers(kind: str) -> dict[str, Any]:
@@ -50,11 +41,7 @@ def where() -> dict[str, Any]:
 
 
 def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
-    """Pins this process to its cores, sets JAX up, and says what it computes on.
-
-    Args:
-        setup: the driver's.
-        dask_worker: Dask's object for this worker; `Client.run` fills it in.
+    """Pins this process to its cores, sets JAX up, and says what it computes on; `Client.run` fills the worker in.
 
     Returns:
         `kind`, `lanes` (devices of this process) and `differences`, what differs from the driver's numbers

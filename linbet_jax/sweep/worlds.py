@@ -20,22 +20,16 @@ from linbet_jax.errors import InputError
 from linbet_jax.simulation.checks import is_number
 from linbet_jax.storage.provenance import instance_digest
 from linbet_jax.storage.results import digest
-from linbet_jax.sweep import plugins
-from linbet_jax.sweep.model import ARMS, Choice, is_mixture
+from linbet_jax.sweep import plugins, work
+from linbet_jax.sweep.model import ARMS, Choice
 from linbet_jax.sweep.schema import decoded, nearest, shown, unknown_key
 
-__all__ = ["drift_in_words", "instance_hash", "spec", "with_files"]
-
-EMPIRICAL, SCALED = "Empirical", "Heteroscedastic"  # the law of numbers in a file; one around another law
+EMPIRICAL = "Empirical"  # the law of numbers in a file
 _PYTHON = {"Custom": "a Python function", "EmpiricalPerArm": "numbers of its own for each arm"}  # laws no file can hold
 
 
 def spec(choice: Choice, folder: Path) -> dict[str, Any]:
-    """A set as plain data: its values, with the arms of a file read in, and `content`, the hash of it all.
-
-    Raises:
-        InputError: a file or a module that is not there or not usable; the message begins with the field.
-    """
+    """A set as plain data: its values, files read in, and `content`, the hash of it all. Messages name the field."""
     plain: dict[str, Any] = {"label": choice.label, "source": choice.source, "values": dict(choice.values)}
     if choice.source == ARMS:
         arms = _arms(folder / choice.values["arms"], f"{choice.where}.arms")
@@ -47,18 +41,12 @@ def spec(choice: Choice, folder: Path) -> dict[str, Any]:
         _, source = plugins.load(choice.source, folder, f"{choice.where}.set")
         plain |= {"folder": str(folder), "digest": source}
     if "noise" in choice.values:
-        plain["values"]["noise"] = _with_residuals(choice.values["noise"], folder, f"{choice.where}.noise")
-        _law(plain["values"]["noise"], f"{choice.where}.noise")
+        plain["values"]["noise"] = _law(choice.values["noise"], folder, f"{choice.where}.noise")
     if "drift" in choice.values:
         if choice.values.get("resample"):
             raise InputError(f"{choice.where}.drift: goes without resample = true, whose theta* stays")
         plain["values"]["drift"] = _drift(choice.values["drift"], f"{choice.where}.drift")
     return {**plain, "content": digest(_written(plain))}
-
-
-def with_files(plain: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    """A set's plain data with the files (`plugins.files`) that a function of one's own reads."""
-    return {**plain, "files": files, "content": digest([plain["content"], files])} if files else plain
 
 
 def _written(value: Any) -> Any:
@@ -88,60 +76,62 @@ def instance_hash(plain: dict[str, Any], bandit: LinearBandit) -> str:
 
 
 @functools.cache
-def _laws() -> dict[str, Any]:
+def _laws() -> dict[str, dict[str, bool]]:
+    """Laws of numbers alone, of numbers in a file, around another law, of several; their fields, True if needed."""
     exported = {name: getattr(noise, name) for name in noise.__all__}
     plain = {name: law for name, law in exported.items() if dataclasses.is_dataclass(law)}
-    numbers = {name: law for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))}
-    nested = {SCALED: noise.Heteroscedastic, "Mixture": noise.Mixture}
-    return {**numbers, EMPIRICAL: noise.Empirical, **nested}
+    numbers = [name for name, law in plain.items() if all(f.type == "float" for f in dataclasses.fields(law))]
+    fields = {n: inspect.signature(exported[n]).parameters for n in (*numbers, EMPIRICAL, "Heteroscedastic", "Mixture")}
+    return {name: {f: p.default is p.empty for f, p in known.items()} for name, known in fields.items()}
 
 
-def _with_residuals(values: Any, folder: Path, where: str) -> Any:
-    """A law's table, with the numbers of the file that `Empirical` names read in."""
-    if is_mixture(values) and isinstance(values.get("laws"), list):
-        parts = [_with_residuals(part, folder, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
-        return {**values, "laws": parts}
-    if isinstance(values, dict) and values.get("law") == SCALED and "noise" in values:
-        return {**values, "noise": _with_residuals(values["noise"], folder, f"{where}.noise")}
+def _kind(values: Any, where: str, key: str, known: Mapping[str, Mapping[str, bool]], example: str) -> str:
+    """Which of the known kinds a table is, as this key says; its other keys are fields, all that are needed (True)."""
     if not isinstance(values, dict):
-        raise InputError(f'{where} = {shown(values)}: must be a law, {{law = "Pareto", shape = 2}} for example')
-    if values.get("law") != EMPIRICAL or "residuals" not in values:
-        return values
-    where = f"{where}.residuals"
-    if not isinstance(values["residuals"], str):
-        raise InputError(f"{where} = {shown(values['residuals'])}: must be the name of a .csv, .npy or .parquet file")
-    return {**values, "residuals": _column(_matrix(folder / values["residuals"], where)[0])}
+        raise InputError(f"{where} = {shown(values)}: must be a {key}, {example} for example")
+    name = values.get(key)
+    if not isinstance(name, str) or name not in known:
+        missing = "is missing" if name is None else f"= {shown(name)}: no such {key}"
+        raise InputError(f"{where}.{key} {missing}{nearest(str(name), known)}")
+    for field in values:
+        if field not in (key, *known[name]):
+            raise InputError(unknown_key(f"{where}.{field}", field, known[name]))
+    for field, needed in known[name].items():
+        if needed and field not in values:
+            raise InputError(f"{where}.{field}: is missing; {name} needs it")
+    return name
 
 
-def _law(values: Any, where: str) -> Any:
-    """The payoff law of `{law = "Pareto", shape = 2}`."""
-    arguments = dict(values)
-    name = arguments.pop("law", None)
-    if isinstance(name, str) and name in _PYTHON:
+def _law(values: Any, folder: Path, where: str) -> dict[str, Any]:
+    """The table of a law, `{law = "Pareto", shape = 2}`, checked, with the numbers of a file that it names."""
+    if isinstance(values, dict) and (python := _PYTHON.get(str(values.get("law")))) is not None:
         raise InputError(
-            f"{where}.law = {shown(name)}: is made of {_PYTHON[name]}, which a sweep file cannot hold; make the law"
+            f"{where}.law = {shown(values['law'])}: is made of {python}, which a sweep file cannot hold; make the law"
             " in a function of a module beside the file that returns the whole bandit: set = 'module:function'"
         )
-    if not isinstance(name, str) or name not in _laws():
-        missing = "is missing" if name is None else f"= {shown(name)}: no such law"
-        raise InputError(f"{where}.law {missing}{nearest(str(name), _laws())}")
-    known = inspect.signature(_laws()[name]).parameters
-    for field in arguments:
-        if field not in known:
-            raise InputError(unknown_key(f"{where}.{field}", field, known))
-    for field, parameter in known.items():
-        if parameter.default is parameter.empty and field not in arguments:
-            raise InputError(f"{where}.{field}: is missing; {name} needs it")
-    if is_mixture(values):
-        if not isinstance(values["laws"], list):
-            raise InputError(f"{where}.laws = {shown(values['laws'])}: must be a list of laws")
-        arguments["laws"] = [_law(part, f"{where}.laws[{n}]") for n, part in enumerate(values["laws"])]
-    if "noise" in arguments:
-        arguments["noise"] = _law(arguments["noise"], f"{where}.noise")
+    name = _kind(values, where, "law", _laws(), '{law = "Pareto", shape = 2}')
+    law = {field: _argument(name, field, value, folder, where) for field, value in values.items()}
     try:
-        return _laws()[name](**arguments)
+        work.law(law)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: {error}") from error
+    return law
+
+
+def _argument(name: str, field: str, value: Any, folder: Path, where: str) -> Any:
+    """An argument of a law: a law within it is checked too, and a file is read."""
+    where = f"{where}.{field}"
+    if field == "noise":
+        return _law(value, folder, where)
+    if (name, field) == ("Mixture", "laws"):
+        if not isinstance(value, list):
+            raise InputError(f"{where} = {shown(value)}: must be a list of laws")
+        return [_law(part, folder, f"{where}[{n}]") for n, part in enumerate(value)]
+    if (name, field) == (EMPIRICAL, "residuals"):
+        if not isinstance(value, str):
+            raise InputError(f"{where} = {shown(value)}: must be the name of a .csv, .npy or .parquet file")
+        return _column(_matrix(folder / value, where)[0])
+    return value
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
@@ -160,18 +150,9 @@ def drift_in_words(path: Mapping[str, Any] | None) -> str:
 
 def _drift(values: Any, where: str) -> dict[str, Any]:
     """The table of a path, checked, its number of one type however it is written."""
-    if not isinstance(values, dict):
-        raise InputError(f'{where} = {shown(values)}: must be a path, {{path = "rotating", angle = 1e-4}} for example')
-    name = values.get("path")
-    if not isinstance(name, str) or name not in _PATHS:
-        missing = "is missing" if name is None else f"= {shown(name)}: no such path"
-        raise InputError(f"{where}.path {missing}{nearest(str(name), _PATHS)}")
+    known = {name: {"path": True, field: True} for name, field in _PATHS.items()}
+    name = _kind(values, where, "path", known, '{path = "rotating", angle = 1e-4}')
     field = _PATHS[name]
-    for key in values:
-        if key not in ("path", field):
-            raise InputError(unknown_key(f"{where}.{key}", key, ("path", field)))
-    if field not in values:
-        raise InputError(f"{where}.{field}: is missing; {name} needs it")
     number = values[field]
     real = isinstance(number, (int, float)) and not isinstance(number, bool)
     if field == "angle":
@@ -187,17 +168,11 @@ def _drift(values: Any, where: str) -> dict[str, Any]:
 
 
 class _Table(NamedTuple):
-    """A file's numbers.
+    """A file's numbers."""
 
-    Attributes:
-        rows: of numbers.
-        lines: of the file, where each row stands, from 1.
-        written: the entries as words of the file; None where it holds them as numbers.
-    """
-
-    rows: Any
-    lines: Sequence[int]
-    written: list[list[str]] | None = None
+    rows: Any  # of numbers
+    lines: Sequence[int]  # of the file, where each row stands, from 1
+    written: list[list[str]] | None = None  # the entries as words of the file; None where it holds them as numbers
 
 
 def _arms(path: Path, where: str) -> NDArray[np.float64]:
