@@ -100,8 +100,7 @@ def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:
     if in_advance:
         pairs = [bystander(policy, params) for params in grid]
         policy, grid = pairs[0][0], [params for _, params in pairs]
-    pulls = task.horizon * (1 + in_advance)
-    results = shared.play(policy, grid, task, progress.of(pulls), horizon=pulls, coverage=True)
+    results = task.play(progress, (policy, grid), horizon=task.horizon * (1 + in_advance), coverage=True)
     watched = [result.coverage for result in results if result.coverage is not None]
     columns = long_form(
         {"radius_scale": GRID, "seed": range(task.seeds)},
@@ -120,23 +119,14 @@ def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:
 
 @dataclasses.dataclass(frozen=True)
 class CoveragePoint:
-    """A policy on a law with one scale.
+    """A policy on a law with one scale."""
 
-    Attributes:
-        task: what was played.
-        in_advance: whether the arms were drawn in advance.
-        scale: the radius_scale.
-        unhealthy: replications that are left out.
-        ratios: `[seeds]` worst ratios of the others, sorted.
-        misses: `[seeds - covered]` pulls of the first misses.
-    """
-
-    task: Task
-    in_advance: bool
-    scale: float
-    unhealthy: int
-    ratios: NDArray[np.float64]
-    misses: NDArray[np.int64]
+    task: Task  # what was played
+    in_advance: bool  # whether the arms were drawn in advance
+    scale: float  # the radius_scale
+    unhealthy: int  # replications that are left out
+    ratios: NDArray[np.float64]  # `[seeds]` worst ratios of the others, sorted
+    misses: NDArray[np.int64]  # `[seeds - covered]` pulls of the first misses
 
     @property
     def problem(self) -> str:

@@ -36,17 +36,12 @@ COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
 
 class CellResult(NamedTuple):
-    """What a cell computes.
+    """What a cell computes."""
 
-    Attributes:
-        columns: by name, numbers of one length: a table with one row a replication, or a record of one.
-        facts: JSON-like, what else is to be known: notes, say. It is stored beside the columns.
-        seconds: how long what took, for the manifest alone.
-    """
-
+    # by name, numbers of one length: a table with one row a replication, or a record of one
     columns: Mapping[str, NDArray[Any]]
-    facts: Mapping[str, Any] = {}
-    seconds: Mapping[str, float] = {}
+    facts: Mapping[str, Any] = {}  # JSON-like, what else is to be known: notes, say. It is stored beside the columns
+    seconds: Mapping[str, float] = {}  # how long what took, for the manifest alone
 
     def where(self, column: str, value: float) -> CellResult:
         """The rows alone in which a column has a value."""
@@ -59,72 +54,44 @@ class CellResult(NamedTuple):
 
 
 class StudyCell(NamedTuple):
-    """A piece of work.
+    """A piece of work."""
 
-    Attributes:
-        title: unique; its name in the manifest and on the terminal.
-        identity: JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and
-            options, instance, horizon, seeds, key.
-        pulls: over all its replications.
-        core_seconds: estimate of the CPU time, compiling included.
-        compute: does it.
-        line: what is said of it when it has been computed.
-        alone: nothing else may run meanwhile: it measures time.
-    """
-
-    title: str
+    title: str  # unique; its name in the manifest and on the terminal
+    # JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and options,
+    # instance, horizon, seeds, key
     identity: Mapping[str, Any]
-    pulls: int
-    core_seconds: float
-    compute: Callable[[Progress], CellResult]
-    line: Callable[[CellResult], str] = lambda result: ""
-    alone: bool = False
+    pulls: int  # over all its replications
+    core_seconds: float  # estimate of the CPU time, compiling included
+    compute: Callable[[Progress], CellResult]  # does it
+    line: Callable[[CellResult], str] = lambda result: ""  # what is said of it when it has been computed
+    alone: bool = False  # nothing else may run meanwhile: it measures time
 
 
 class Outputs(NamedTuple):
-    """What an experiment shows.
+    """What an experiment shows."""
 
-    Attributes:
-        text: for a terminal.
-        figures: by the stem of their files; each is written as PNG and PDF.
-        documents: texts by the name of their files.
-        unhealthy: replications that met something non-finite.
-        problems: findings that make the command end with status 1: a policy below a lower bound, say.
-        sections: JSON-like, what else the manifest should say.
-    """
-
-    text: str
-    figures: Mapping[str, Figure]
-    documents: Mapping[str, str]
-    unhealthy: int
-    problems: Sequence[str] = ()
-    sections: Mapping[str, Any] = {}
+    text: str  # for a terminal
+    figures: Mapping[str, Figure]  # by the stem of their files; each is written as PNG and PDF
+    documents: Mapping[str, str]  # texts by the name of their files
+    unhealthy: int  # replications that met something non-finite
+    problems: Sequence[str] = ()  # findings that make the command end with status 1: a policy below a lower bound, say
+    sections: Mapping[str, Any] = {}  # JSON-like, what else the manifest should say
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """An experiment, built and checked.
+    """An experiment, built and checked."""
 
-    Attributes:
-        name: of its command.
-        config: JSON-like, everything that was asked for; a folder belongs to one configuration.
-        dtype: "float64", "float32", or "both".
-        cells: in the order of the outputs.
-        code: functions, classes or modules that compute the cells: their source is part of what a cell is, so that a
-            change computes it again, while a new caption does not.
-        show: makes the outputs from the cells' results by their titles.
-        workers: cells that are computed side by side.
-        notice: what must be said before it starts.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-    dtype: str
-    cells: Sequence[StudyCell]
+    name: str  # of its command
+    config: Mapping[str, Any]  # JSON-like, everything that was asked for; a folder belongs to one configuration
+    dtype: str  # "float64", "float32", or "both"
+    cells: Sequence[StudyCell]  # in the order of the outputs
+    # functions, classes or modules that compute the cells: their source is part of what a cell is, so that a change
+    # computes it again, while a new caption does not
     code: Sequence[Any]
-    show: Callable[[Mapping[str, CellResult]], Outputs]
-    workers: int = 1
-    notice: str = ""
+    show: Callable[[Mapping[str, CellResult]], Outputs]  # makes the outputs from the cells' results by their titles
+    workers: int = 1  # cells that are computed side by side
+    notice: str = ""  # what must be said before it starts
 
     @property
     def core_seconds(self) -> float:

@@ -90,37 +90,40 @@ def plan(
 
 def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     """Tuning, then evaluation through the same compiled program."""
-    tuning = task.tuned(tuning_seeds, progress, num_records=RECORDS)
-    chosen = tuning.chosen
+    tuning, chosen = task.tuned(tuning_seeds, progress, num_records=RECORDS)
+    promised = shared.finals(tuning)
     # Two different scales even where tuning chose 1: one alone would be another program, and compile again.
     evaluation = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
     results = evaluation.play(progress, num_records=RECORDS)[: 1 if chosen == 1.0 else 2]
     columns = shared.two_stages(
         long_form(
             {"radius_scale": GRID, "seed": range(tuning_seeds), "pull": [task.horizon]},
-            {"regret": tuning.regret[..., None], "payoff": np.nan, "health": tuning.health[..., None]},
+            {"regret": promised["regret"][..., None], "payoff": np.nan, "health": promised["health"][..., None]},
         ),
         long_form(
             {"radius_scale": evaluation.scales[: len(results)], "seed": range(task.seeds), "pull": results[0].rounds},
             {
-                "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
-                "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
-                "health": np.stack([result.health for result in results])[..., None],
+                "regret": shared.stacked(results, "regret"),
+                "payoff": shared.stacked(results, "payoff"),
+                "health": shared.finals(results)["health"][..., None],
             },
         ),
     )
     facts = {
         "chosen_radius_scale": chosen,
         "facts": dict(results[0].facts),
-        "notes": sorted({*tuning.notes, *shared.notes_of(results)}),
+        "notes": shared.notes_of([*tuning, *results]),
         "block_size": results[0].block_size,
         "device": results[0].device,
         "prng": results[0].prng,
-        "reruns": {"tuning": tuning.reruns, "evaluation": sum(result.reruns for result in results)},
+        "reruns": {
+            stage: sum(result.reruns for result in played)
+            for stage, played in (("tuning", tuning), ("evaluation", results))
+        },
     }
     seconds = {
-        "compile": tuning.compile_seconds + results[0].compile_seconds,
-        "tuning": tuning.run_seconds,
+        "compile": tuning[0].compile_seconds + results[0].compile_seconds,
+        "tuning": tuning[0].run_seconds,
         "evaluation": results[0].run_seconds,
     }
     return CellResult(columns, facts, seconds)
@@ -244,21 +247,13 @@ class Claim(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Figure2Runs:
-    """Everything that the outputs show.
+    """Everything that the outputs show."""
 
-    Attributes:
-        runs: two of every cell, literal and tuned.
-        tuning: of every cell.
-        notes: sentences that must travel with the numbers.
-        tuning_seeds: tuning replications.
-        quick_look: whether the horizons are not the paper's.
-    """
-
-    runs: Sequence[CurveRun]
-    tuning: Sequence[TuningCurve]
-    notes: Sequence[str]
-    tuning_seeds: int
-    quick_look: bool
+    runs: Sequence[CurveRun]  # two of every cell, literal and tuned
+    tuning: Sequence[TuningCurve]  # of every cell
+    notes: Sequence[str]  # sentences that must travel with the numbers
+    tuning_seeds: int  # tuning replications
+    quick_look: bool  # whether the horizons are not the paper's
 
     @property
     def sets(self) -> dict[str, list[CurveRun]]:

@@ -89,7 +89,7 @@ def _compute(task: Task, progress: Progress) -> CellResult:
 
     def play(dtype: str, seeds: NDArray[np.int64]) -> list[Result]:
         same = dataclasses.replace(task, dtype=dtype)
-        return shared.play(policy, grid, same, None, num_seeds=None, seeds=seeds, trace=True)
+        return same.play(None, (policy, grid), num_seeds=None, seeds=seeds, trace=True)
 
     groups = []
     for start in range(0, task.seeds, GROUP):
@@ -119,19 +119,12 @@ def _arms(result: Result) -> NDArray[np.int32]:
 
 @dataclasses.dataclass(frozen=True)
 class DtypeComparison:
-    """One policy with one radius scale in both types.
+    """One policy with one radius scale in both types."""
 
-    Attributes:
-        wide: in float64.
-        narrow: in float32.
-        first: [S] first pull at which the arms differ, 0 for none.
-        equal: [S] share of pulls with equal arms.
-    """
-
-    wide: Sample
-    narrow: Sample
-    first: NDArray[np.int64]
-    equal: NDArray[np.float64]
+    wide: Sample  # in float64
+    narrow: Sample  # in float32
+    first: NDArray[np.int64]  # [S] first pull at which the arms differ, 0 for none
+    equal: NDArray[np.float64]  # [S] share of pulls with equal arms
 
     @property
     def task(self) -> Task:

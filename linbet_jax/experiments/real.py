@@ -37,17 +37,11 @@ ABOUT = (
 
 
 class Log(NamedTuple):
-    """A log.
+    """A log."""
 
-    Attributes:
-        rows: `[n, d]` features.
-        payoffs: `[n]`.
-        columns: `[d]` names.
-    """
-
-    rows: NDArray[np.float64]
-    payoffs: NDArray[np.float64]
-    columns: list[str]
+    rows: NDArray[np.float64]  # `[n, d]` features
+    payoffs: NDArray[np.float64]  # `[n]`
+    columns: list[str]  # `[d]` names
 
 
 def returns() -> Log:
@@ -128,7 +122,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
         log = read()
         fits[name] = from_log(log.rows, log.payoffs, per_arm=True, columns=log.columns, name=name)
     played = {name: when.World("log", fit.bandit, pulls) for name, fit in fits.items()}
-    tasks, cells, refused = when.cells_of(played, when.players(), full=full, tuning_seeds=tuning_seeds, **asked)
+    tasks, cells, refused = when.cells_of(played, full=full, tuning_seeds=tuning_seeds, **asked)
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=tuning_seeds)
 
     def show(results: Mapping[str, CellResult]) -> Outputs:

@@ -70,19 +70,12 @@ def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Exp
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """TOFU with one number of re-truncations on one set.
+    """TOFU with one number of re-truncations on one set."""
 
-    Attributes:
-        task: what was played.
-        samples: one for each scale.
-        seconds: [rounds] CPU time of a seed-pull.
-        bytes: of a replication's state.
-    """
-
-    task: Task
-    samples: Sequence[Sample]
-    seconds: NDArray[np.float64]
-    bytes: int
+    task: Task  # what was played
+    samples: Sequence[Sample]  # one for each scale
+    seconds: NDArray[np.float64]  # [rounds] CPU time of a seed-pull
+    bytes: int  # of a replication's state
 
     @property
     def count(self) -> int:

@@ -102,8 +102,8 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     All assumptions that share a program play in one batch: all but those of MoM's epsilon.
     """
     assumed = assumptions(task)
-    tuning = assumed[0].told_to(task).tuned(tuning_seeds, progress)
-    task = dataclasses.replace(task, scales=(1.0, tuning.chosen))
+    tuning, chosen = assumed[0].told_to(task).tuned(tuning_seeds, progress)
+    task = dataclasses.replace(task, scales=(1.0, chosen))
     batches: dict[Policy, list[tuple[int, int, Any]]] = {}
     for place, assumption in enumerate(assumed):
         policy, grid = assumption.told_to(task).made()
@@ -111,14 +111,14 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     shape = (len(RADII), len(assumed), task.seeds)
     regret, health, notes = np.zeros(shape), np.zeros(shape, np.int64), set[str]()
     for policy, batch in batches.items():
-        results = shared.play(policy, [params for *_, params in batch], task, progress.of(task.horizon))
+        results = task.play(progress, (policy, [params for *_, params in batch]))
         for (which, place, _), result in zip(batch, results, strict=True):
             regret[which, place], health[which, place] = result.regret[:, -1], result.health
             notes.update(result.notes)
     columns = shared.two_stages(
         long_form(
             {"radius_scale": GRID, "assumption": [0], "seed": range(tuning_seeds)},
-            {"regret": tuning.regret[:, None], "health": tuning.health[:, None]},
+            {name: values[:, None] for name, values in shared.finals(tuning).items()},
         ),
         # The literal scale and the chosen one may be equal: the rows of both are there, one after the other.
         long_form(
@@ -126,7 +126,7 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
             {"regret": regret, "health": health},
         ),
     )
-    return CellResult(columns, {"chosen_radius_scale": tuning.chosen, "notes": sorted(notes)})
+    return CellResult(columns, {"chosen_radius_scale": chosen, "notes": sorted(notes)})
 
 
 # What it gives -------------------------------------------------------------------------------------------------------

@@ -40,21 +40,14 @@ SEED = 0  # of the experiment's key
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """A column of the paper's table, or another form of TOFU.
+    """A column of the paper's table, or another form of TOFU."""
 
-    Attributes:
-        label: as tables write it.
-        color: in pictures.
-        complexity: the paper's entry; empty where it has none.
-        storage: likewise.
-        time_from: smallest T that enters the fit of the time: below it the fixed cost of a launch (some milliseconds)
-            or TOFU's first pulls, which leave more payoffs in doubt, show.
-    """
-
-    label: str
-    color: str
-    complexity: str
-    storage: str
+    label: str  # as tables write it
+    color: str  # in pictures
+    complexity: str  # the paper's entry; empty where it has none
+    storage: str  # likewise
+    # smallest T that enters the fit of the time: below it the fixed cost of a launch (some milliseconds) or TOFU's
+    # first pulls, which leave more payoffs in doubt, show
     time_from: int
 
 
@@ -151,17 +144,11 @@ class RegretGrowth(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """How the CPU time of a replication grows.
+    """How the CPU time of a replication grows."""
 
-    Attributes:
-        horizons: [H], all that were timed.
-        seconds: [rounds, H] of one replication; the smallest of the rounds counts.
-        time_from: the smallest T that enters the fits.
-    """
-
-    horizons: Sequence[int]
-    seconds: NDArray[np.float64]
-    time_from: int
+    horizons: Sequence[int]  # [H], all that were timed
+    seconds: NDArray[np.float64]  # [rounds, H] of one replication; the smallest of the rounds counts
+    time_from: int  # the smallest T that enters the fits
 
     @property
     def best(self) -> NDArray[np.float64]:
@@ -184,21 +171,13 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class Measurements:
-    """Everything the outputs say.
+    """Everything the outputs say."""
 
-    Attributes:
-        growths: by set, variant and scale, those that were run.
-        timings: by variant.
-        bytes: of a replication's state at the horizons of `STORAGE`, by variant.
-        seeds: replications.
-        dtype: for the headings.
-    """
-
-    growths: Mapping[tuple[str, str, float], RegretGrowth]
-    timings: Mapping[str, Timing]
-    bytes: Mapping[str, Sequence[int]]
-    seeds: int
-    dtype: str
+    growths: Mapping[tuple[str, str, float], RegretGrowth]  # by set, variant and scale, those that were run
+    timings: Mapping[str, Timing]  # by variant
+    bytes: Mapping[str, Sequence[int]]  # of a replication's state at the horizons of `STORAGE`, by variant
+    seeds: int  # replications
+    dtype: str  # for the headings
 
     @property
     def sets(self) -> list[str]:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import separating
 from linbet_jax.bandits.separating import spike_size
-from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, StudyCell, long_form
 from linbet_jax.experiments.later import policies as own_policies
@@ -137,37 +136,26 @@ def players() -> list[str]:
 
 
 def cells_of(
-    played: Mapping[str, World], names: Sequence[str], *, full: bool, tuning_seeds: int, **asked: Any
+    played: Mapping[str, World], *, full: bool, tuning_seeds: int, **asked: Any
 ) -> tuple[list[Task], list[StudyCell], list[str]]:
-    """Every policy's task and cell in every world, and why others are not played."""
-    tasks, cells, refused = [], [], []
+    """Every player's task and cell in every world, and why others are not played."""
     programs = set()  # worlds of one shape and kind of law share one
-    for place, world in played.items():
-        instance = provenance.instance_digest(world.bandit)
-        constants: dict[str, Any] = {"horizon": world.horizon, "delta": DELTA, "ridge": RIDGE, "key": SEED, **asked}
-        for name in names:
-            task = Task(place, world.bandit, instance, name, scales=(1.0,), **constants)
-            try:
-                task.made()
-            except InputError as error:
-                refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
-                continue
-            count = len(scales_of(task)) * tuning_seeds + (len(RADII) if tuned(task) else 1) * task.seeds
-            program = (name, world.bandit.num_arms, world.bandit.dim, world.horizon, type(world.bandit.noise))
-            cell = task.cell(
-                functools.partial(compute, tuning_seeds),
-                replications=count,
-                programs=int(program not in programs),
-                tuning_seeds=tuning_seeds,
-            )
-            programs.add(program)
-            if full or cell.core_seconds <= LONGEST:
-                tasks.append(task)
-                cells.append(cell)
-            else:
-                seconds = f"{cell.core_seconds:.0f} s"
-                refused.append(f"{policy_label(name)} on {place} would take {seconds} of a core: --full plays it")
-    return tasks, cells, refused
+
+    def cell(task: Task) -> StudyCell:
+        program = (task.policy, task.bandit.num_arms, task.bandit.dim, task.horizon, type(task.bandit.noise))
+        new = program not in programs
+        programs.add(program)
+        count = len(scales_of(task)) * tuning_seeds + (len(RADII) if task.tunable else 1) * task.seeds
+        work = functools.partial(compute, tuning_seeds)
+        return task.cell(work, replications=count, programs=int(new), tuning_seeds=tuning_seeds)
+
+    constants: dict[str, Any] = {"scales": (1.0,), "delta": DELTA, "ridge": RIDGE, "key": SEED, **asked}
+    tasks = [
+        Task(place, world.bandit, provenance.instance_digest(world.bandit), name, world.horizon, **constants)
+        for place, world in played.items()
+        for name in players()
+    ]
+    return shared.affordable(tasks, cell, math.inf if full else LONGEST)
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
@@ -176,7 +164,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
     played = worlds(pulls)
-    tasks, cells, refused = cells_of(played, players(), full=full, tuning_seeds=tuning_seeds, **asked)
+    tasks, cells, refused = cells_of(played, full=full, tuning_seeds=tuning_seeds, **asked)
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=tuning_seeds, grid=list(GRID))
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
@@ -189,14 +177,9 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     return Experiment("when", config, dtype, cells, CODE, show)
 
 
-def tuned(task: Task) -> bool:
-    """Whether there is a scale to tune."""
-    return hasattr(task.made()[1][0], "radius_scale")
-
-
 def scales_of(task: Task) -> tuple[float, ...]:
     """What the tuning replications play: the grid, or 1 where there is no scale."""
-    return GRID if tuned(task) else (1.0,)
+    return GRID if task.tunable else (1.0,)
 
 
 def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
@@ -205,10 +188,10 @@ def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     What has no scale plays the tuning replications too: whether it is the robust policy of a contest is chosen on them.
     """
     tuning = dataclasses.replace(task, scales=scales_of(task), seeds=tuning_seeds, key=task.key + 1)
-    first = shared.finals(shared.play(*tuning.made(), tuning, progress.of(task.horizon)))
+    first = shared.finals(tuning.play(progress))
     chosen = [choose_scale(first["regret"], first["health"], tuning.scales, criterion) for criterion in TUNED]
-    task = dataclasses.replace(task, scales=(1.0, *chosen) if tuned(task) else (1.0,))
-    results = shared.play(*task.made(), task, progress.of(task.horizon))
+    task = dataclasses.replace(task, scales=(1.0, *chosen) if task.tunable else (1.0,))
+    results = task.play(progress)
     columns = shared.two_stages(
         long_form({"radius_scale": tuning.scales, "seed": range(tuning_seeds)}, first),
         long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results)),
@@ -224,23 +207,14 @@ CODE = (*shared.CODE, compute, scales_of, sphere, with_bulk)
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One policy in one world.
+    """One policy in one world."""
 
-    Attributes:
-        task: what was played.
-        scales: `[3]` as in `RADII`; 1 throughout where nothing is tuned.
-        regret: `[3, S]` final regret.
-        health: `[3, S]` health words.
-        tuning: `[G, N]` final regret on the tuning replications; G = 1 where nothing is tuned.
-        tuning_health: likewise.
-    """
-
-    task: Task
-    scales: tuple[float, ...]
-    regret: NDArray[np.float64]
-    health: NDArray[np.int64]
-    tuning: NDArray[np.float64]
-    tuning_health: NDArray[np.int64]
+    task: Task  # what was played
+    scales: tuple[float, ...]  # `[3]` as in `RADII`; 1 throughout where nothing is tuned
+    regret: NDArray[np.float64]  # `[3, S]` final regret
+    health: NDArray[np.int64]  # `[3, S]` health words
+    tuning: NDArray[np.float64]  # `[G, N]` final regret on the tuning replications; G = 1 where nothing is tuned
+    tuning_health: NDArray[np.int64]  # likewise
 
     @property
     def policy(self) -> str:
@@ -283,23 +257,15 @@ def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, 
 
 
 class Contest(NamedTuple):
-    """OFUL beside the robust policy that did best on the tuning replications, both with one kind of radii.
+    """OFUL beside the robust policy that did best on the tuning replications, both with one kind of radii."""
 
-    Attributes:
-        oful: OFUL.
-        robust: that policy.
-        mean: its mean regret less OFUL's, seed by seed.
-        median: the difference of medians, with a bootstrap interval over the seeds that they share.
-        far: that of the 0.99-quantiles, of the policy that is best by the 0.9-quantile of the tuning replications.
-        careful: the policy that `far` is about.
-    """
-
-    oful: Finding
-    robust: Finding
-    mean: Summary
-    median: Estimate
+    oful: Finding  # OFUL
+    robust: Finding  # that policy
+    mean: Summary  # its mean regret less OFUL's, seed by seed
+    median: Estimate  # the difference of medians, with a bootstrap interval over the seeds that they share
+    # that of the 0.99-quantiles, of the policy that is best by the 0.9-quantile of the tuning replications
     far: Estimate
-    careful: Finding
+    careful: Finding  # the policy that `far` is about
 
 
 def contest(of_world: Sequence[Finding], radii: int) -> Contest:

@@ -82,21 +82,13 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-    """A curve of one policy.
+    """A curve of one policy."""
 
-    Attributes:
-        family: registry name of the policy; of its curves the first is solid.
-        color: of the policy.
-        label: at the end of the curve.
-        band: regret against pulls, a parameter or the horizon.
-        theory: exponent of the policy's bound; None when it has none.
-    """
-
-    family: str
-    color: str
-    label: str
-    band: Band
-    theory: float | None = None
+    family: str  # registry name of the policy; of its curves the first is solid
+    color: str  # of the policy
+    label: str  # at the end of the curve
+    band: Band  # regret against pulls, a parameter or the horizon
+    theory: float | None = None  # exponent of the policy's bound; None when it has none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,19 +106,12 @@ class GrowthLine(Line):
 
 @dataclasses.dataclass(frozen=True)
 class RowMark(Generic[Content]):
-    """One row of a picture without a vertical axis.
+    """One row of a picture without a vertical axis."""
 
-    Attributes:
-        label: above the row.
-        color: of its marks.
-        beside: something short at the right.
-        content: what is drawn: a summary over seeds, or rates `[cells]`.
-    """
-
-    label: str
-    color: str
-    beside: str
-    content: Content
+    label: str  # above the row
+    color: str  # of its marks
+    beside: str  # something short at the right
+    content: Content  # what is drawn: a summary over seeds, or rates `[cells]`
 
 
 def shortened(text: str, points: float) -> str:

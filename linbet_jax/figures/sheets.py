@@ -46,29 +46,18 @@ VARIABLES = {drawing.INK: "var(--ink)", drawing.MUTED: "var(--muted)", drawing.G
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One set of axes.
+    """One set of axes."""
 
-    Attributes:
-        kind: groups pictures: "regret", "regret-loglog", "final-regret", "parameter-NAME", "growth", "paired", "speed".
-        title: of the panel.
-        detail: beside the title.
-        text: what it shows, in words and numbers, for those who cannot see it.
-        draw: puts it on empty axes.
-        height: points.
-        right: points to the right of the axes, for labels.
-        left: points to the left.
-        note: below the picture.
-    """
-
+    # groups pictures: "regret", "regret-loglog", "final-regret", "parameter-NAME", "growth", "paired", "speed"
     kind: str
-    title: str
-    detail: str
-    text: str
-    draw: Callable[[Axes], None]
-    height: float = HEIGHT
-    right: float = SIDE
-    left: float = SIDE
-    note: str = ""
+    title: str  # of the panel
+    detail: str  # beside the title
+    text: str  # what it shows, in words and numbers, for those who cannot see it
+    draw: Callable[[Axes], None]  # puts it on empty axes
+    height: float = HEIGHT  # points
+    right: float = SIDE  # points to the right of the axes, for labels
+    left: float = SIDE  # points to the left
+    note: str = ""  # below the picture
 
 
 def inline_svg(picture: Picture, name: str) -> str:
