@@ -323,11 +323,6 @@ def _outputs(report: Figure2Runs) -> Outputs:
     return Outputs(_terminal_text(report), figures, documents, report.unhealthy, sections=sections)
 
 
-def _title(task: Task) -> str:
-    """A set's heading."""
-    return f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
-
-
 def _mean_sd(summary: Summary, *, unit: str = " sd") -> str:
     """Mean and standard deviation, e.g. `21,389 ± 120 sd`; the mean alone for one seed.
 
@@ -385,7 +380,7 @@ def _figure(report: Figure2Runs, quantity: str) -> Figure:
         ]
         task = runs[0].task
         best = task.bandit.best_mean if quantity == "payoff" else None
-        return Panel(_title(task), curves, reference=best, reference_label="best arm")
+        return Panel(task.described, curves, reference=best, reference_label="best arm")
 
     spread, shown = SPREAD[quantity]
     setting = shared.unbroken(report.runs[0].task.setting)
@@ -428,7 +423,7 @@ def _markdown(report: Figure2Runs) -> str:
     header = ["policy", "radii", "radius_scale"]
     header += [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
     for runs in report.sets.values():
-        title = f"{_title(runs[0].task)}, T={runs[0].task.horizon}"
+        title = f"{runs[0].task.described}, T={runs[0].task.horizon}"
         lines += shared.section(title, [*header, "unhealthy"], map(_table_row, runs))
     lines += ["## The paper's claim: its own policy earns more", ""]
     lines += [
@@ -442,9 +437,7 @@ def _markdown(report: Figure2Runs) -> str:
     lines += markdown_table([*header, "seeds"], map(_claim_row, report.claims))
     header = ["set", "policy", *(f"×{scale:g}" for scale in GRID), "unhealthy"]
     lines += shared.section("Tuning: mean final regret by radius_scale", header, map(_tuning_row, report.tuning))
-    if report.notes:
-        lines += ["## Notes", "", *shared.bullets(report.notes)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *shared.listed("Notes", report.notes)])
 
 
 def _table_row(run: CurveRun) -> list[str]:

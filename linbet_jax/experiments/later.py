@@ -228,6 +228,11 @@ class Finding:
         return summarize(self.literal, self.health[0])
 
     @property
+    def title(self) -> str:
+        """Of its world."""
+        return TITLES.get(self.task.place, self.task.described)
+
+    @property
     def label(self) -> str:
         """The policy's name, with a star where its region is proved for what is played here."""
         return policy_label(self.task.policy) + "*" * self.proved
@@ -303,56 +308,44 @@ def _outputs(findings: Sequence[Finding], notes: Sequence[str], refused: Sequenc
     unhealthy = sum(finding.unhealthy for finding in findings)
     text, markdown = [], [f"# Every policy beside every other ({setting})", "", legend, ""]
     headlines = [_headline(place, of_place) for place, of_place in places.items()]
-    markdown += ["## Which learns fastest as proved", "", *shared.bullets(headlines)]
+    markdown += shared.listed("Which learns fastest as proved", headlines)
     for of_place in places.values():
-        rows, title = _rows(of_place), _title(of_place[0].task)
+        rows, title = _rows(of_place), of_place[0].title
         text += [title, aligned_table(HEADER, rows, left=1), ""]
         markdown += shared.section(title, HEADER, rows)
     timed = _times(findings)
     text += [TIME, aligned_table(TIME_HEADER, timed, left=2), "", f"({setting}) {legend}", "", *headlines]
     text += shared.unhealthy_line(unhealthy)
     markdown += shared.section(TIME, TIME_HEADER, timed)
-    if refused:
-        markdown += ["## What is not played", "", *shared.bullets(f"{reason}." for reason in refused)]
+    markdown += shared.listed("What is not played", [f"{reason}." for reason in refused])
     markdown += shared.notes_section(notes, unhealthy)
     documents = {"later.md": "\n".join(markdown), "later.csv": shared.csv_of([_record(f) for f in findings])}
     return Outputs("\n".join(text), {"later": _figure(places, setting)}, documents, unhealthy)
 
 
-def _title(task: Task) -> str:
-    plain = f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
-    return TITLES.get(task.place, plain)
-
-
-def _uniform(findings: Sequence[Finding]) -> float:
-    return next(float(f.ends[0].mean) for f in findings if f.task.policy == "uniform")
+def _shares(findings: Sequence[Finding]) -> dict[str, str]:
+    """Every policy's literal regret as a share of uniform play's."""
+    means = {finding.task.policy: float(finding.ends[0].mean) for finding in findings}
+    return {policy: f"{mean / means['uniform']:.3f}" for policy, mean in means.items()}
 
 
 def _headline(place: str, findings: Sequence[Finding]) -> str:
     """The best policy that is proved here, and the best of all, as proved."""
-    uniform = _uniform(findings)
-    best, first = (
-        min(some, key=lambda finding: float(finding.ends[0].mean))
-        for some in ([f for f in findings if f.proved], findings)
-    )
-    said = f"{place}: of those proved here {policy_label(best.task.policy)} learns fastest, {_share(best, uniform)} of"
-    said += " uniform play's regret"
-    return said if first is best else f"{said}; of all {policy_label(first.task.policy)}, {_share(first, uniform)}"
-
-
-def _share(finding: Finding, uniform: float) -> str:
-    return f"{float(finding.ends[0].mean) / uniform:.3f}"
+    shares, in_order = _shares(findings), sorted(findings, key=lambda finding: float(finding.ends[0].mean))
+    first, best = in_order[0].task.policy, next(finding.task.policy for finding in in_order if finding.proved)
+    said = f"{place}: of those proved here {policy_label(best)} learns fastest, {shares[best]} of uniform play's regret"
+    return said if first == best else f"{said}; of all {policy_label(first)}, {shares[first]}"
 
 
 def _rows(findings: Sequence[Finding]) -> list[list[str]]:
-    uniform = _uniform(findings)
+    shares = _shares(findings)
     ends = [finding.ends for finding in findings]
     means = np.array([[literal.mean, tuned.mean] for literal, tuned in ends])
     ranks = 1 + np.sum(means[:, None] > means[None], axis=1)  # equal means have one rank
     rows = []
     for finding, (literal, tuned), (rank, tuned_rank) in zip(findings, ends, ranks, strict=True):
         worst = np.max(finding.ratios)
-        row = [finding.label, shared.mean_text(literal), f"{rank}", _share(finding, uniform), f"×{finding.chosen:g}"]
+        row = [finding.label, shared.mean_text(literal), f"{rank}", shares[finding.task.policy], f"×{finding.chosen:g}"]
         row += [shared.mean_text(tuned), f"{tuned_rank}", span(*finding.covered, digits=2)]
         rows.append([*row, "–" if np.isnan(worst) else number(worst)])
     return rows
@@ -374,7 +367,7 @@ def _times(findings: Sequence[Finding]) -> list[list[str]]:
 def _figure(places: Mapping[str, Sequence[Finding]], setting: str) -> Any:
     """Literal regret, a panel for each world, in two rows of equally many."""
     panels = [
-        Panel(_title(of_place[0].task), [Curve(f.task.policy, 1.0, f.pulls, f.curve, bold=f.proved) for f in of_place])
+        Panel(of_place[0].title, [Curve(f.task.policy, 1.0, f.pulls, f.curve, bold=f.proved) for f in of_place])
         for of_place in places.values()
     ]
     width = len(panels) // (2 if len(panels) % 2 == 0 else 1)

@@ -91,7 +91,11 @@ def plan(
     config = {**asked, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
-        samples = [_beside_the_bound(sample) for task in tasks for sample in task.samples(results[task.title])]
+        samples = []
+        for task in tasks:
+            dim, epsilon = task.bandit.dim, task.bandit.epsilon
+            lower = theory.lower_bound_regret(float(task.horizon), dim=dim, epsilon=epsilon)
+            samples += [BoundedSample(**vars(sample), lower=lower) for sample in task.samples(results[task.title])]
         return _outputs(samples, [*left_out.values(), *shared.notes_in(results)])
 
     return Experiment("lower-bound", config, dtype, cells, shared.CODE, show)
@@ -142,12 +146,6 @@ class BoundedSample(Sample):
 
 
 Curve = Sequence[BoundedSample]  # one (d, epsilon, policy, scale), in order of T
-
-
-def _beside_the_bound(sample: Sample) -> BoundedSample:
-    task = sample.task
-    lower = theory.lower_bound_regret(float(task.horizon), dim=task.bandit.dim, epsilon=task.bandit.epsilon)
-    return BoundedSample(task, sample.radius_scale, sample.regret, sample.health, lower)
 
 
 def problems(samples: Sequence[BoundedSample]) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ def _outputs(comparisons: Sequence[DtypeComparison]) -> Outputs:
     heading = f"float32 against float64, {seeds} seeds, the same noise; Δ is float32 - float64"
     caption = f"float32 against float64 over {seeds} seeds; brackets: 95% intervals."
     markdown = ["# float32 against float64", "", f"The same {seeds} seeds in both types. {LEGEND}", ""]
-    markdown += [*markdown_table(_HEADER, rows), "## When float32 is safe", "", *shared.bullets(sentences)]
+    markdown += [*markdown_table(_HEADER, rows), *shared.listed("When float32 is safe", sentences)]
     figures = {
         f"agreement_{horizon}": chart_figure(
             _charts(of_horizon, horizon),
@@ -256,16 +256,11 @@ def _row(c: DtypeComparison) -> list[str]:
         c.policy,
         f"×{c.wide.radius_scale:g}",
         f"{c.agreeing}/{c.first.size} [{low:.2f}, {high:.2f}]",
-        _pull(c.quantile(0)),
-        _pull(c.quantile(0.5)),
+        *("–" if np.isnan(pull) else f"{pull:,.0f}" for pull in (c.quantile(0), c.quantile(0.5))),
         f"{100 * float(np.mean(c.equal)):.1f}%",
         number(c.wide.summary.mean),
         shared.mean_text(c.difference),
     ]
-
-
-def _pull(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:,.0f}"
 
 
 def _records(c: DtypeComparison) -> list[dict[str, object]]:

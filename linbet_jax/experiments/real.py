@@ -56,7 +56,8 @@ def returns() -> Log:
     for place, market in enumerate(MARKETS):
         table = csv.read_csv(_folder("arch") / "data" / market / f"{market}.csv.gz")
         column = "Adj Close" if "Adj Close" in table.column_names else table.column_names[-1]
-        prices = np.array([_price(value) for value in table.column(column).to_pylist()])
+        # An empty entry, or a dot, is no price.
+        prices = np.array([float(price) for price in table.column(column).to_pylist() if price not in (None, "", ".")])
         prices = prices[np.isfinite(prices) & (prices > 0)]
         daily = 100 * np.diff(prices) / prices[:-1]
         features = np.zeros((daily.size - 1, len(MARKETS) + 1))
@@ -64,14 +65,6 @@ def returns() -> Log:
         rows.append(features)
         payoffs.append(daily[1:])
     return Log(np.concatenate(rows), np.concatenate(payoffs), [*MARKETS, "after a fall"])
-
-
-def _price(value: Any) -> float:
-    """A price; NaN for an empty entry or a dot."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def delays() -> Log:

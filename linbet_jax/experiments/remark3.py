@@ -156,7 +156,7 @@ def _outputs(sets: Sets) -> Outputs:
     (header, rows), sentences = _table(sets), findings(sets)
     markdown = ["# Remark 3: TOFU with M re-truncations", "", f"{heading}.", ""]
     markdown += [LEGEND.format(rounds=form.seconds.size), "", *markdown_table(header, rows)]
-    markdown += ["## What it saves", "", *shared.bullets(sentences)]
+    markdown += shared.listed("What it saves", sentences)
     caption = f"TOFU with M re-truncations. {heading}."
     documents = {
         "remark3.md": "\n".join(markdown),

@@ -68,6 +68,11 @@ class Task:
         return f"{self.place}/{self.policy}"
 
     @property
+    def described(self) -> str:
+        """What is played, with its law and size."""
+        return f"{self.place}: {self.bandit.noise.name}, K={self.bandit.num_arms}, d={self.bandit.dim}"
+
+    @property
     def setting(self) -> str:
         """Seeds and constants, for headings."""
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}"
@@ -346,9 +351,10 @@ def section(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return [f"## {title}", "", *markdown_table(header, rows)]
 
 
-def bullets(sentences: Iterable[str]) -> list[str]:
-    """Lines of a Markdown list, an empty one last."""
-    return [*(f"- {sentence}" for sentence in sentences), ""]
+def listed(title: str, sentences: Iterable[str]) -> list[str]:
+    """Lines of a Markdown section that is a list; none where there is nothing to say."""
+    said = [f"- {sentence}" for sentence in sentences]
+    return [f"## {title}", "", *said, ""] if said else []
 
 
 def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
@@ -358,7 +364,5 @@ def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
 
 def notes_section(notes: Sequence[str], unhealthy: int, statistic: str = "mean") -> list[str]:
     """Lines of a Markdown section; none where there is nothing to say."""
-    said = list(notes)
-    if unhealthy:
-        said.append(f"{unhealthy} replications met something non-finite and are left out of every {statistic}")
-    return ["## Notes", "", *bullets(f"{note}." for note in said)] if said else []
+    ill = f"{unhealthy} replications met something non-finite and are left out of every {statistic}"
+    return listed("Notes", [f"{note}." for note in [*notes, *[ill] * bool(unhealthy)]])

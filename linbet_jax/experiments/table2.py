@@ -243,7 +243,7 @@ def _outputs(report: Measurements) -> Outputs:
         markdown += markdown_table(header, rows)
         latex.append(latex_table(header, rows, caption=f"{title}. {report.heading}.", label=f"table:{name}"))
     labels = [variant.label for variant in VARIANTS.values()]
-    markdown += shared.bullets(explained)
+    markdown += [*(f"- {sentence}" for sentence in explained), ""]
     markdown += shared.section("Mean final regret", ["set", "scale", "T", *labels], _regret_rows(report))
     costs = "CPU microseconds of a pull (smallest of all rounds), and bytes of a replication's state"
     markdown += shared.section(costs, ["", "T", *labels], _cost_rows(report))

@@ -354,8 +354,7 @@ def outputs(
     for heading, header, rows in (_lost(contests), _tuned_by(contests), _optimism(found)):
         text += ["", heading, aligned_table(header, rows, left=1)]
         markdown += shared.section(heading, header, rows)
-    if refused:
-        markdown += ["## What is not played", "", *shared.bullets(f"{reason}." for reason in refused)]
+    markdown += shared.listed("What is not played", [f"{reason}." for reason in refused])
     markdown += shared.notes_section(notes, unhealthy)
     text += ["", legend, *shared.unhealthy_line(unhealthy)]
     documents = {
@@ -386,20 +385,14 @@ def uniform_mean(task: Task) -> float:
     return float(task.horizon * (np.max(means) - np.mean(means)))
 
 
-def lost(finding: Finding, radii: int, uniform: float) -> tuple[float, float, float]:
-    """Share of the healthy seeds with more than half of uniform play's mean regret, with its interval."""
-    share = finding.ends[radii].exceeding(0.5 * uniform)
-    return float(share.value), float(share.low), float(share.high)
-
-
 def _lost(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str], list[list[str]]]:
     rows = []
     for place, of_place in contests.items():
         row = [place]
         for radii, result in enumerate(of_place[:2]):
             for finding in (result.oful, result.careful):
-                shares = lost(finding, radii, uniform_mean(finding.task))
-                row.append(f"{finding.label(radii)}: {span(*shares, digits=2)}")
+                share = finding.ends[radii].exceeding(0.5 * uniform_mean(finding.task))
+                row.append(f"{finding.label(radii)}: {span(share.value, share.low, share.high, digits=2)}")
         rows.append(row)
     return (
         "Share of seeds that are lost; the robust policy is the one that is best by the 0.9-quantile",

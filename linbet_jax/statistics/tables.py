@@ -87,23 +87,16 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
-def interval(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
-    """An interval, e.g. `[120, 140]`, with ends as `number` writes them or to decimal places; a dash for none."""
-    ends = _ends(estimate, digits, places)
-    return f"[{', '.join(ends)}]" if ends else "–"
+def interval(estimate: Summary | Estimate) -> str:
+    """An interval, e.g. `[120, 140]`; a dash for none."""
+    return "–" if math.isnan(estimate.low) else f"[{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def between(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
-    """The same for reading, e.g. `2,201 to 2,202`."""
-    return " to ".join(_ends(estimate, digits, places)) or "–"
-
-
-def _ends(estimate: Summary | Estimate, digits: int | None, places: int | None) -> list[str]:
-    """Both ends, written; none where there is no interval."""
+    """The same for reading, e.g. `2,201 to 2,202`, with ends as `number` writes them or to decimal places."""
     ends = float(estimate.low), float(estimate.high)
-    if math.isnan(ends[0]):
-        return []
-    return [number(end, digits) if places is None else f"{end:.{places}f}" for end in ends]
+    written = (number(end, digits) if places is None else f"{end:.{places}f}" for end in ends)
+    return "–" if math.isnan(ends[0]) else " to ".join(written)
 
 
 def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: int = 3) -> str:
