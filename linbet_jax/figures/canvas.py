@@ -78,14 +78,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
-def label_room(labels: Sequence[str]) -> float:
+def label_room(labels: Iterable[str]) -> float:
     """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    text = StyledFigure(1, 1).text(0, 0, "", fontsize=LABEL_SIZE, parse_math=False)
-    widest = 0.0
-    for label in labels:
-        text.set_text(label)
-        widest = max(widest, _inches(text)[0])
-    return 0.08 * _PANEL_WIDTH + 0.1 + widest
+    canvas = StyledFigure(1, 1)
+    texts = (canvas.text(0, 0, label, fontsize=LABEL_SIZE, parse_math=False) for label in labels)
+    return 0.08 * _PANEL_WIDTH + 0.1 + max((_inches(text)[0] for text in texts), default=0.0)
 
 
 def axes_grid(
@@ -142,16 +139,10 @@ def robust_limits(
 ) -> tuple[float, float]:
     """The lowest and the highest number that an axis should hold, so that a seed far out does not flatten the others.
 
-    Everything typical is held, and on a linear axis 0. Of the other values those are that leave what is typical a tenth
-    of a linear axis, or that lie within a factor of 1,000 of it on a logarithmic one.
-
-    Args:
-        values: what is drawn; numbers that are not finite, or on a logarithmic axis not positive, do not count.
-        typical: medians and trimmed means of what is drawn.
-        log: whether the axis is logarithmic.
-
-    Returns:
-        (lowest, highest); (0, 1) when nothing counts.
+    Everything typical (medians and trimmed means) is held, and on a linear axis 0. Of the other values that are drawn
+    those are that leave what is typical a tenth of a linear axis, or that lie within a factor of 1,000 of it on a
+    logarithmic one. Numbers that are not finite, or on a logarithmic axis not positive, do not count; where none does
+    the axis goes from 0 to 1.
     """
     drawn, core = (np.concatenate([np.zeros(0), *(np.ravel(v) for v in each)]) for each in (values, typical))
     drawn, core = (each[np.isfinite(each) & ((each > 0) | (not log))] for each in (drawn, core))

@@ -1,8 +1,13 @@
-"""Charts of any two quantities: tuning, tails, growth in T, and maps of who wins where."""
+"""Charts of any two quantities: tuning, tails, growth in T, and maps of who wins where.
+
+What they return is a figure on an Agg canvas of its own. `title` stands above everything and `note`, small print, below
+everything; both are wrapped to the figure's width.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,24 +91,14 @@ class Chart:
 
 
 def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str = "") -> Figure:
-    """A grid of charts, curves labelled at their ends.
-
-    Args:
-        rows: equally many charts each.
-        title: above everything, wrapped like the note.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own.
+    """A grid of charts, equally many in each row, curves labelled at their ends.
 
     Raises:
         ValueError: no charts, or rows of different lengths.
     """
     with styled():
-        room = label_room([series.label for charts in rows for chart in charts for series in chart.series])
-        most = max(
-            (sum(bool(series.label) for series in chart.series) for charts in rows for chart in charts), default=0
-        )
+        labels = [[series.label for series in chart.series if series.label] for charts in rows for chart in charts]
+        room, most = label_room(itertools.chain(*labels)), max(map(len, labels), default=0)
         figure, axes = axes_grid([len(charts) for charts in rows], "charts", title, note, room, most)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
@@ -150,27 +145,16 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
     The criterion is drawn; a mean has its 95% interval, clipped at 0. A diamond marks the chosen scale, which is named
     at the curve's end, with "edge" where it is an end of the grid.
 
-    Args:
-        curves: of `tune`.
-        title: above everything.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own.
-
     Raises:
         ValueError: no curves.
     """
     curves = list(curves)
     colors = policy_colors(curve.policy.split()[0] for curve in curves)
     bandits = dict.fromkeys(curve.bandit for curve in curves)
-    judged = " and ".join(sorted({_criterion(curve) for curve in curves}))
+    criteria = {c.criterion if isinstance(c.criterion, str) else f"{c.criterion:g}-quantile" for c in curves}
+    judged = " and ".join(sorted(criteria))
     row = [_tuning_chart([c for c in curves if c.bandit == bandit], f"{judged} regret", colors) for bandit in bandits]
     return chart_figure([row], title=title, note=note)
-
-
-def _criterion(curve: TuningCurve) -> str:
-    return curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
 
 
 def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[str, str]) -> Chart:
@@ -203,14 +187,8 @@ def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[s
 def tail_figure(fit: LogFit, *, title: str = "", note: str = "") -> Figure:
     """The tail of a log's residuals: its index against the number of order statistics, and the share beyond a size.
 
-    Args:
-        fit: of `from_log`.
-        title: above everything.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own: left the three estimates with their intervals as bands and the index
-        that 1 + epsilon must stay below; right P(|residual| > x) beside the Pareto tail of Hill's index.
+    Left the three estimates with their intervals as bands and the index that 1 + epsilon must stay below; right
+    P(|residual| > x) beside the Pareto tail of Hill's index.
     """
     colors = dict(zip(fit.tails, OWN_COLORS, strict=False))
     indices = [
@@ -242,15 +220,10 @@ def tail_figure(fit: LogFit, *, title: str = "", note: str = "") -> Figure:
 def growth_figure(
     series: Mapping[str, tuple[ArrayLike, ArrayLike]], *, theory: Mapping[str, float] | None = None, title: str = ""
 ) -> Figure:
-    """Regret against the horizon on log axes: the fitted slope beside the theory's.
+    """Regret against the horizon on log axes: the fitted slope beside the theory's, both in the label.
 
-    Args:
-        series: policy name to (horizons `[H]`, mean regrets `[H]`).
-        theory: policy name to the exponent its bound promises, drawn dashed through the last point.
-        title: above the axes.
-
-    Returns:
-        The figure; each label carries both exponents.
+    `series` are (horizons `[H]`, mean regrets `[H]`) and `theory` the exponents that bounds promise, drawn dashed
+    through the last point, by the policies' names.
 
     Raises:
         ValueError: as in `regret.fitted_exponent`.
@@ -298,10 +271,7 @@ def ratio_map(
         columns: `[C]` names, those of the left half first; both halves have equally many.
         halves: their headings.
         title: above everything.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own.
+        note: below everything.
     """
     shades, numbers = np.asarray(ratio, np.float64), (np.asarray(above), np.asarray(below))
     half = len(columns) // 2

@@ -179,11 +179,8 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         if shown.any():
             style: Any = {"linewidth": weight.line, "linestyle": styles[place], "solid_capstyle": "round"}
             if len(curves) > 1:
-                style |= {
-                    "marker": curve.sign or policy_sign(curve.policy),
-                    "markersize": _SIGN_SIZE,
-                    "markeredgewidth": 0,
-                }
+                sign = curve.sign or policy_sign(curve.policy)
+                style |= {"marker": sign, "markersize": _SIGN_SIZE, "markeredgewidth": 0}
                 style["markevery"] = (0.1 + 0.2 * place / len(curves), 0.24)  # of the axes' diagonal, along the curve
             ax.plot(rounds[shown], mean[shown], color=color, zorder=3 + weight.order, **style)
         shown &= ~outside  # the spread of a mean that is outside would cover everything

@@ -93,15 +93,10 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GrowthLine(Line):
-    """Regret against the horizon of one policy with one setting.
+    """Regret against the horizon of one policy with one setting."""
 
-    Attributes:
-        title: name of the set.
-        fit: fitted exponent with its interval over the seeds that all horizons share; None when it cannot be fitted.
-    """
-
-    title: str
-    fit: Estimate | None
+    title: str  # name of the set
+    fit: Estimate | None  # fitted exponent, over the seeds that all horizons share; None when it cannot be fitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,21 +189,11 @@ def draw_regret(ax: Axes, lines: Sequence[Line], *, horizon: float, log: bool) -
 
 
 def draw_parameter(
-    ax: Axes,
-    lines: Sequence[Line],
-    level: Sequence[Line],
-    *,
-    name: str,
-    ticks: Sequence[str] | None,
+    ax: Axes, lines: Sequence[Line], level: Sequence[Line], *, name: str, ticks: Sequence[str] | None
 ) -> None:
-    """Final regret against a parameter; policies without it are dashed lines across.
+    """Final regret against a parameter; policies without it are lines across, `level`, each a band of one number.
 
-    Args:
-        ax: empty axes.
-        lines: of policies with the parameter.
-        level: of those without, each with a band of one number.
-        name: of the parameter.
-        ticks: names of the values when they are not numbers, at 0, 1, ...; else None.
+    `ticks` names the parameter's values, at 0, 1, ..., where they are not numbers.
     """
     _frame(ax)
     values = np.concatenate([line.band.at for line in lines])
@@ -481,12 +466,8 @@ def _signs(line: Line, lines: Sequence[Line]) -> dict[str, Any]:
     if len(families) < 2:
         return {}
     start = 0.1 + 0.2 * families.index(line.family) / len(families)
-    return {
-        "marker": policy_sign(line.family),
-        "markersize": 4.2,
-        "markeredgewidth": 0,
-        "markevery": (start, 0.24),  # of the axes' diagonal, along the curve
-    }
+    along = (start, 0.24)  # of the axes' diagonal
+    return {"marker": policy_sign(line.family), "markersize": 4.2, "markeredgewidth": 0, "markevery": along}
 
 
 def _theory(ax: Axes, at: FloatArray, last: float, exponent: float, color: str) -> None:

@@ -88,15 +88,13 @@ def curves(
     Raises:
         ValueError: anything else, or nothing to draw.
     """
-    if quantity not in ("regret", "payoff"):
-        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
 
     def curve(label: str, color: str, sign: str, result: Any) -> Curve:
         summary = summarize(getattr(result, quantity), result.health)
         name = _with_the_healthy(label, summary)
         return Curve(label, 1.0, result.rounds, summary, name=name, tint=color, sign=sign)
 
-    panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results)]
+    panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results, quantity)]
     label, positive = f"cumulative {quantity}", quantity == "regret"
     return panel_figure([("", panels)], quantity=label, spread=spread, log=log, nonnegative=positive, title=title)
 
@@ -104,20 +102,9 @@ def curves(
 def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
     """The last record of one or several simulations: the mean with its 95% interval, and the median as a cross.
 
-    Args:
-        results: as in :func:`curves`.
-        quantity: "regret" or "payoff", cumulative.
-        title: above everything.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ValueError: as in :func:`curves`.
+    Arguments, and the errors of wrong ones, are those of :func:`curves`.
     """
-    if quantity not in ("regret", "payoff"):
-        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
-    panels = _shown(results)
+    panels = _shown(results, quantity)
     with styled():
         room = label_room([one.label + ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
         most = max(len(shown) for _, shown in panels)
@@ -131,9 +118,8 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
                 ax.plot(summary.median, place, "x", color=color, markersize=5)
                 beside = ax.get_yaxis_transform()
                 told = _with_the_healthy(label, summary) + ILL * (summary.n == 0)
-                ax.text(
-                    1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside
-                ).set_parse_math(False)
+                style: Any = {"color": color, "fontsize": LABEL_SIZE, "parse_math": False}
+                ax.text(1.03, place, told, va="center", transform=beside, **style)
             ax.set_yticks(range(len(shown)), [])
             ax.set_ylim(len(shown) - 0.5, -0.5)
             ax.set_title(name, loc="left", pad=5, parse_math=False)
@@ -156,8 +142,10 @@ class _Shown(NamedTuple):
     result: Any
 
 
-def _shown(results: Any) -> list[tuple[str, list[_Shown]]]:
+def _shown(results: Any, quantity: str) -> list[tuple[str, list[_Shown]]]:
     """The panels of a figure: a title each, and what is drawn in it."""
+    if quantity not in ("regret", "payoff"):
+        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
     if callable(getattr(results, "panels", None)):  # a sweep
         panels = results.panels()
     elif not isinstance(results, Mapping):

@@ -41,6 +41,7 @@ SHEET_STYLE: Mapping[str, Any] = {
 }
 COLUMNS, ROWS = 3, 4  # pictures on one sheet
 TITLE, GAP = 20.0, 10.0  # points above a picture, and between two
+PARTS = ("curve", "band", "theory", "fit")
 VARIABLES = {drawing.INK: "var(--ink)", drawing.MUTED: "var(--muted)", drawing.GRID: "var(--line)"}
 
 
@@ -136,7 +137,13 @@ def _lean(svg: str, name: str, picture: Picture) -> str:
         r"<metadata>.*?</metadata>|<style type=\"text/css\">.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL
     )
     used = set(re.findall(r"url\(#([^)]+)\)", body)) | set(re.findall(r"xlink:href=\"#([^\"]+)\"", body))
-    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else _as_class(m[1]), body)
+
+    def named(match: re.Match[str]) -> str:
+        """Names of parts that tests and style sheets look for become classes; what nothing refers to goes."""
+        part = match[1]
+        return f' id="{name}-{part}"' if part in used else f' class="{part}"' if part in PARTS else ""
+
+    body = re.sub(r' id="([^"]+)"', named, body)
     body = body.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'href="#{name}-')
     body = re.sub(r" (?:d|x|y|transform|points)=\"[^\"]*\"", lambda m: _short_numbers(m[0]), body)
     for color, variable in VARIABLES.items():
@@ -144,11 +151,6 @@ def _lean(svg: str, name: str, picture: Picture) -> str:
     text = html.escape(picture.text)
     opening = f'<svg class="plot" viewBox="0 0 {WIDTH:g} {picture.height:g}" role="img" aria-label="{text}">'
     return opening + re.sub(r"\s*\n\s*", " ", body[body.index(">") + 1 :]).strip()
-
-
-def _as_class(identity: str) -> str:
-    """Names of parts that tests and style sheets look for become classes; the others go."""
-    return f' class="{identity}"' if identity in ("curve", "band", "theory", "fit") else ""
 
 
 def _short_numbers(text: str) -> str:
