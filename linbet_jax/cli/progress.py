@@ -18,15 +18,10 @@ __all__ = ["SweepReporter", "TerminalReporter"]
 
 
 class TerminalReporter:
-    """What a command says while it works; safe to call from several threads.
-
-    Args:
-        quiet: say nothing at all.
-        columns: more of a live line.
-    """
+    """What a command says while it works; safe to call from several threads."""
 
     def __init__(self, *, quiet: bool, columns: Sequence[ProgressColumn] = ()) -> None:
-        """Decides between a live line, plain lines and silence."""
+        """Decides between a live line, of these further columns too, plain lines and silence."""
         self.quiet = quiet
         self._live: Progress | None = None
         if not quiet and sys.stderr.isatty():
@@ -72,11 +67,7 @@ class TerminalReporter:
 
 
 class SweepReporter(TerminalReporter):
-    """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left.
-
-    Args:
-        quiet: say nothing at all.
-    """
+    """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left."""
 
     def __init__(self, *, quiet: bool) -> None:
         """Nothing is done yet."""
@@ -108,16 +99,11 @@ class SweepReporter(TerminalReporter):
         with self._lock:
             self._done += 1
             self._compiling += compiling
-        left = self._left()
-        self.say(line + (f", {duration(left)} left" if left is not None and self._live is None else ""))
+        if self._live is None and self._done < self._total and self._spent > 0:  # at the pace so far
+            rest = max(0.0, self._estimated - self._spent)
+            line += f", {duration(rest * (time.monotonic() - self._begun) / self._spent)} left"
+        self.say(line)
         self._show()
-
-    def _left(self) -> float | None:
-        """Seconds left at the pace so far; None at the end and where nothing is known yet."""
-        rest = self._estimated - self._spent
-        if self._done >= self._total or self._spent <= 0:
-            return None
-        return max(0.0, rest) * (time.monotonic() - self._begun) / self._spent
 
     def _rate(self) -> str:
         elapsed = max(time.monotonic() - self._begun, 1e-3)

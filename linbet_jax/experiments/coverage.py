@@ -37,9 +37,6 @@ HORIZON, SEEDS = 3_000, 128
 FULL_SEEDS = 1_000
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 PROBLEMS: tuple[tuple[str, PayoffLaw | None, float | None], ...] = (  # set, law, epsilon; None is the set's own
     ("S1", None, None),
     ("S1", Gaussian(math.sqrt(3.0)), 1.0),  # the same variance as t(3)
@@ -50,11 +47,7 @@ FULL_PROBLEMS = (*PROBLEMS, ("S1", SymmetricPareto(2.0), 0.5), ("S1", CenteredPa
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
-    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons.
-
-    Raises:
-        InputError: a horizon that a policy cannot have.
-    """
+    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons."""
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     pulls = horizon or (None if full else HORIZON)
     played: list[tuple[Task, bool]] = []
@@ -114,9 +107,6 @@ def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:
     return CellResult(columns, {"notes": shared.notes_of(results)})
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class CoveragePoint:
     """A policy on a law with one scale."""
@@ -165,9 +155,6 @@ def _points(task: Task, in_advance: bool, result: CellResult) -> list[CoveragePo
         unhealthy, misses = int(np.count_nonzero(health)), miss[well & (miss > 0)]
         points.append(CoveragePoint(task, in_advance, scale, unhealthy, np.sort(ratio[well]), misses))
     return points
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(points: Sequence[CoveragePoint], notes: Sequence[str]) -> Outputs:

@@ -1,9 +1,13 @@
 """The one runner of all experiments: cells that survive a kill, then the tables and figures made of them.
 
 An experiment is a module of this package with a function `plan(**options) -> Experiment`, which builds and checks
-everything before anything runs. `run` computes its cells, keeps each in the run folder as soon as it is finished (the
-sweeps' store, one Parquet file a cell), and hands their numbers to its `show`. Everything that is written is made from
-the stored cells alone, so that drawing again computes nothing, and a killed run carries on.
+everything before anything runs, and raises InputError for what its policies, theorems or data do not allow. It has
+three parts: what is played (`plan`, and what computes a cell), what that gives (classes), and how it is shown
+(`_outputs`, and what makes its tables, records and charts).
+
+`run` computes its cells, keeps each in the run folder as soon as it is finished (the sweeps' store, one Parquet file a
+cell), and hands their numbers to its `show`. Everything that is written is made from the stored cells alone, so that
+drawing again computes nothing, and a killed run carries on.
 """
 
 from __future__ import annotations

@@ -36,9 +36,6 @@ WORKERS = 2  # one cell compiles while another runs: a tenth faster on two cores
 _ROUNDING = 1e-6  # relative; float32 sums of gaps agree to about that
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def plan(
     *,
     sets: Sequence[str] | None = None,
@@ -50,9 +47,6 @@ def plan(
     """Every policy on every set, or on those that are named; T is the paper's unless one is given for all.
 
     Sets are in the order of the panels; `tuning_seeds` replications choose the scale, `seeds` others are shown.
-
-    Raises:
-        InputError: an unknown data set, or a horizon that a policy cannot have.
     """
     settings: dict[str, Any] = {"seeds": seeds, "dtype": dtype, "scales": GRID, "key": SEED}
     names = data_set_names(sets)
@@ -127,9 +121,6 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
         "evaluation": results[0].run_seconds,
     }
     return CellResult(columns, facts, seconds)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,9 +285,6 @@ class Figure2Runs:
     def marked(self, title: str) -> str:
         """A figure's title, with the mark below it."""
         return "\n".join(filter(None, (title, self.mark)))
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(report: Figure2Runs) -> Outputs:

@@ -50,9 +50,6 @@ DELTA, RIDGE = 0.1, 1.0
 DIM, ARMS = 10, 20  # of the changing sets
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def policies() -> list[str]:
     """The package's own policies, in the order of the registry."""
     return [name for name in names() if entry(name).make.__module__.startswith("linbet_jax.")]
@@ -195,9 +192,6 @@ def _ratios(result: Result) -> NDArray[np.float64]:
     return np.full(result.health.shape, np.nan) if seen is None else np.asarray(seen.worst_ratio, np.float64)
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """One policy on one world."""
@@ -269,9 +263,6 @@ def _finding(task: Task, result: CellResult, microseconds: float = math.nan) -> 
         ratios=columns["worst_ratio"][0, :, 0],
         microseconds=microseconds,
     )
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 LEGEND = (

@@ -39,9 +39,6 @@ BOUND_COLOR = "#333333"
 LINES = ("-", "--", ":")  # by scale, the literal one first
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def plan(
     *,
     seeds: int | None,
@@ -51,11 +48,7 @@ def plan(
     epsilons: Sequence[float] | None = None,
     horizons: Sequence[int] | None = None,
 ) -> Experiment:
-    """Every policy for every d, epsilon and T; what is None is as usual, or with `full` as in the large version.
-
-    Raises:
-        InputError: a number out of its range, or a T that the theorem or all policies forbid.
-    """
+    """Every policy for every d, epsilon and T; what is None is as usual, or with `full` as in the large version."""
     dims = sorted(set(dims or (FULL_DIMS if full else DIMS)))
     epsilons = sorted(set(epsilons or (FULL_EPSILONS if full else EPSILONS)))
     horizons = sorted(set(horizons or (FULL_HORIZONS if full else HORIZONS)))
@@ -99,9 +92,6 @@ def plan(
         return _outputs(samples, [*left_out.values(), *shared.notes_in(results)])
 
     return Experiment("lower-bound", config, dtype, cells, shared.CODE, show)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,9 +157,6 @@ def _curves(samples: Sequence[BoundedSample]) -> list[Curve]:
         by_horizon, lambda sample: (*sample.place, policies.index(sample.task.policy), -sample.radius_scale)
     )
     return [curves[name] for name in sorted(curves)]
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(samples: Sequence[BoundedSample], notes: Sequence[str]) -> Outputs:

@@ -50,9 +50,6 @@ _HEADER = ("set", "T", "policy", "scale", "agree", "first divergence: min", "med
            "regret", "Δ regret")  # fmt: skip
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def plan(*, seeds: int | None, full: bool) -> Experiment:
     """T = 10^4 on S1-S4 and T = 10^5 on S1 and S3; with `full` 10^5 on all four, and 256 seeds instead of 32."""
     long = tuple(DATASETS) if full else ("S1", "S3")
@@ -112,9 +109,6 @@ def _compute(task: Task, progress: Progress) -> CellResult:
 def _arms(result: Result) -> NDArray[np.int32]:
     assert result.trace is not None
     return result.trace.arms
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,9 +206,6 @@ def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
     unhealthy = sum(c.unhealthy for c in comparisons)
     sentences.append(f"Replications that met a non-finite number in either type: {unhealthy}.")
     return sentences
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(comparisons: Sequence[DtypeComparison]) -> Outputs:

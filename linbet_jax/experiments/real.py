@@ -102,11 +102,7 @@ LOGS = {"returns": returns, "delays": delays}
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
-    """64 seeds and T = 10,000; with `full` 512 seeds and T = 100,000.
-
-    Raises:
-        InputError: a package with data is not there.
-    """
+    """64 seeds and T = 10,000; with `full` 512 seeds and T = 100,000."""
     pulls = horizon or (FULL_HORIZON if full else HORIZON)
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS

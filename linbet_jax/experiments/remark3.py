@@ -29,9 +29,6 @@ PRUNED = 0  # in place of M: the pruned form
 SEED = 0  # of the experiment's key
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def counts(horizon: int) -> tuple[int, ...]:
     """M: powers of 4, and T."""
     return (*(4**k for k in range(20) if 4**k < horizon), horizon)
@@ -63,9 +60,6 @@ def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Exp
         return _outputs(shared.grouped(forms, lambda form: form.task.place))
 
     return Experiment("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,9 +138,6 @@ def findings(sets: Sets) -> list[str]:
             )
     sentences.append(f"Replications that met a non-finite number: {_unhealthy(sets)}.")
     return sentences
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(sets: Sets) -> Outputs:

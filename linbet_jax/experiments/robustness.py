@@ -38,9 +38,6 @@ SYMBOLS = {"raw_moment_bound": "b", "central_moment_bound": "c", "epsilon": "ε"
 KNOWLEDGE = ("b (TOFU, CRT) or c (MENU, MoM)", "ε")  # what is told wrong, in the order of `fields`
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 class Assumption(NamedTuple):
     """What a policy is told: `field` is the true number times `ratio`."""
 
@@ -66,11 +63,7 @@ def assumptions(task: Task) -> list[Assumption]:
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
-    """S1 and S3 with 48 seeds; with `full` all four with 256, and more for tuning. The usual horizon is the paper's.
-
-    Raises:
-        InputError: a horizon that a policy cannot have.
-    """
+    """S1 and S3 with 48 seeds; with `full` all four with 256, and more for tuning. The usual horizon is the paper's."""
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
     tasks = [
@@ -129,9 +122,6 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     return CellResult(columns, {"chosen_radius_scale": chosen, "notes": sorted(notes)})
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class AssumedSample(Sample):
     """One policy on one set under an assumption, with literal or tuned radii, beside the same with the truth."""
@@ -179,9 +169,6 @@ def _of_knowledge(samples: Sequence[AssumedSample], index: int) -> list[AssumedS
     shown = [s for s in samples if s.ratio == 1.0 or s.assumption.field == fields(s.task.policy)[index]]
     curves = shared.grouped(shown, lambda sample: sample.curve).values()
     return [sample for curve in curves for sample in sorted(curve, key=lambda sample: sample.ratio)]
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(samples: Sequence[AssumedSample], notes: Sequence[str], tuning_seeds: int, ill_tuning: int) -> Outputs:

@@ -61,9 +61,6 @@ VARIANTS: Mapping[str, Algorithm] = {
 }
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def horizons(variant: str, full: bool) -> tuple[int, ...]:
     """The T of a variant: shorter for the full pass, whose time grows with T^2."""
     if variant == "tofu full":
@@ -119,9 +116,6 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
 
     cells = [*measure.timed_cells(timed, ROUNDS), *measure.timed_cells(once, 0)]
     return Experiment("table2", config, dtype, cells, (*shared.CODE, measure), show)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 class RegretGrowth(NamedTuple):
@@ -224,9 +218,6 @@ def report_of(
             seconds = np.stack([cpu[title] for title in titles], axis=1)
             timings[variant] = Timing(growth.horizons, seconds, VARIANTS[variant].time_from)
     return Measurements(growths, timings, storage, seeds, dtype)
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(report: Measurements) -> Outputs:

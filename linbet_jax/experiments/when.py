@@ -55,9 +55,6 @@ FAR = 0.99  # the quantile that is shown
 FEW = (4, 8, 16)  # tuning seeds whose optimism is shown
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 class World(NamedTuple):
     """A bandit, the axis of the map that it lies on, and its horizon."""
 
@@ -202,9 +199,6 @@ def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
 CODE = (*shared.CODE, compute, scales_of, sphere, with_bulk)
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """One policy in one world."""
@@ -294,9 +288,6 @@ def _quantiles_apart(first: Finding, second: Finding, radii: int, probability: f
 def verdict(difference: Summary | Estimate) -> str:
     """Who wins: an interval that holds 0 has no winner."""
     return "robust" if float(difference.high) < 0 else "OFUL" if float(difference.low) > 0 else "–"
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 LEGEND = (
