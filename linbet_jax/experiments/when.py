@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,14 +24,14 @@ from linbet_jax.bandits.separating import spike_size
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, StudyCell, long_form
 from linbet_jax.experiments.later import policies as own_policies
-from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import ratio_map
 from linbet_jax.noise import CenteredPareto, PayoffLaw, Spikes, StudentT
 from linbet_jax.policies import entry
 from linbet_jax.policies.costs import pull_microseconds
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval
-from linbet_jax.statistics.regret import Summary, paired_difference, summarize
+from linbet_jax.statistics.regret import Summary, summarize
 from linbet_jax.statistics.tables import aligned_table, interval, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale, optimism
 from linbet_jax.storage import provenance
@@ -203,12 +204,14 @@ CODE = (*shared.CODE, compute, scales_of, sphere, with_bulk)
 class Finding:
     """One policy in one world."""
 
-    task: Task  # what was played
-    scales: tuple[float, ...]  # `[3]` as in `RADII`; 1 throughout where nothing is tuned
-    regret: NDArray[np.float64]  # `[3, S]` final regret
-    health: NDArray[np.int64]  # `[3, S]` health words
+    samples: Sequence[Sample]  # with the scales of `RADII`; the same three times where nothing is tuned
     tuning: NDArray[np.float64]  # `[G, N]` final regret on the tuning replications; G = 1 where nothing is tuned
     tuning_health: NDArray[np.int64]  # likewise
+
+    @property
+    def task(self) -> Task:
+        """What was played."""
+        return self.samples[0].task
 
     @property
     def policy(self) -> str:
@@ -220,21 +223,12 @@ class Finding:
         """Whether it is one of those that OFUL is compared with."""
         return self.policy not in ("oful", REFERENCE)
 
-    @functools.cached_property
-    def ends(self) -> list[Summary]:
-        """Final regret with every kind of radii."""
-        return [summarize(regret, health) for regret, health in zip(self.regret, self.health, strict=True)]
-
     def promised(self, radii: int, criterion: Any) -> float:
         """The criterion on the tuning replications with the scale of these radii; infinite where one is unhealthy."""
-        row = 0 if len(self.tuning) == 1 else GRID.index(self.scales[radii])
+        row = 0 if len(self.tuning) == 1 else GRID.index(self.samples[radii].radius_scale)
         if np.any(self.tuning_health[row]):
             return math.inf
         return float(np.mean(self.tuning[row]) if criterion == "mean" else np.quantile(self.tuning[row], criterion))
-
-    def label(self, radii: int) -> str:
-        """Policy and scale."""
-        return policy_label(self.policy, self.scales[radii])
 
 
 def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, CellResult]) -> list[Finding]:
@@ -244,9 +238,9 @@ def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, 
         result = results[task.title]
         first = result.where("tuning", 1).shaped(len(scales_of(task)), tuning_seeds)
         last = result.where("tuning", 0).shaped(-1, task.seeds)
-        regret, health = (np.resize(last[name], (len(RADII), task.seeds)) for name in ("regret", "health"))
         scales = (1.0, *map(float, result.facts["chosen"]))
-        found.append(Finding(task, scales, regret, health, first["regret"], first["health"]))
+        rows = zip(scales, itertools.cycle(last["regret"]), itertools.cycle(last["health"]), strict=False)
+        found.append(Finding([Sample(task, *row) for row in rows], first["regret"], first["health"]))
     return found
 
 
@@ -268,15 +262,15 @@ def contest(of_world: Sequence[Finding], radii: int) -> Contest:
     robust = [finding for finding in of_world if finding.robust]
     by_mean = min(robust, key=lambda finding: finding.promised(radii, "mean"))
     careful = min(robust, key=lambda finding: finding.promised(radii, 0.9))
-    mean = paired_difference(by_mean.regret[radii], oful.regret[radii], by_mean.health[radii], oful.health[radii])
-    median = _quantiles_apart(by_mean, oful, radii, 0.5)
-    return Contest(oful, by_mean, mean, median, _quantiles_apart(careful, oful, radii, FAR), careful)
+    usual, first, far = (finding.samples[radii] for finding in (oful, by_mean, careful))
+    apart = _quantiles_apart(first, usual, 0.5), _quantiles_apart(far, usual, FAR)
+    return Contest(oful, by_mean, first.minus(usual), *apart, careful)
 
 
-def _quantiles_apart(first: Finding, second: Finding, radii: int, probability: float) -> Estimate:
+def _quantiles_apart(first: Sample, second: Sample, probability: float) -> Estimate:
     """A quantile of the first's regret less that of the second's; whole seeds are drawn again."""
-    well = (first.health[radii] == 0) & (second.health[radii] == 0)
-    a, b = first.regret[radii][well], second.regret[radii][well]
+    well = (first.health == 0) & (second.health == 0)
+    a, b = first.regret[well], second.regret[well]
 
     def apart(seeds: NDArray[np.float64], *, axis: int) -> NDArray[np.float64]:
         drawn = seeds.astype(np.int64)
@@ -330,7 +324,7 @@ def outputs(
     robust = [policy_label(n) for n in dict.fromkeys(finding.policy for finding in found if finding.robust)]
     tuning = found[0].tuning.shape[1]
     legend = LEGEND.format(tuning=tuning, names=", ".join(robust), about=about)
-    unhealthy = sum(int(np.count_nonzero(finding.health)) for finding in found)
+    unhealthy = sum(sample.unhealthy for finding in found for sample in finding.samples)
     title = f"{title} ({task.setting})"
     markdown, text, records = [f"# {title}", "", legend, ""], [title], []
     contests = {place: [contest(of_world, radii) for radii in range(len(RADII))] for place, of_world in places.items()}
@@ -351,20 +345,22 @@ def outputs(
     documents = {
         f"{name}.md": "\n".join(markdown),
         f"{name}.csv": shared.csv_of(records),
-        f"{name}-policies.csv": shared.csv_of([_record(f, radii) for f in found for radii in range(len(RADII))]),
+        f"{name}-policies.csv": shared.csv_of(
+            [_record(*row) for f in found for row in zip(RADII, f.samples, strict=True)]
+        ),
     }
     return Outputs("\n".join(text), {name: _map(places, title, tuning)}, documents, unhealthy)
 
 
 def _contest_row(place: str, result: Contest, radii: int) -> tuple[list[str], dict[str, object]]:
-    oful = result.oful
+    oful, robust, careful = (finding.samples[radii] for finding in (result.oful, result.robust, result.careful))
     differences: tuple[Summary | Estimate, ...] = (result.mean, result.median, result.far)
     values = [float(result.mean.mean), float(result.median.value), float(result.far.value)]
     apart = [f"{number(v)} {interval(d)}" for v, d in zip(values, differences, strict=True)]
-    row = [place, number(oful.ends[radii].mean), result.robust.label(radii), number(result.robust.ends[radii].mean)]
-    record: dict[str, object] = {"world": place, "radii": RADII[radii], "oful_scale": oful.scales[radii]}
-    record |= {"robust": result.robust.policy, "robust_scale": result.robust.scales[radii]}
-    record |= {"careful": result.careful.policy, "careful_scale": result.careful.scales[radii]}
+    row = [place, number(oful.summary.mean), robust.label, number(robust.summary.mean)]
+    record: dict[str, object] = {"world": place, "radii": RADII[radii], "oful_scale": oful.radius_scale}
+    record |= {"robust": robust.task.policy, "robust_scale": robust.radius_scale}
+    record |= {"careful": careful.task.policy, "careful_scale": careful.radius_scale}
     for name, value, difference in zip(("mean", "median", "far"), values, differences, strict=True):
         record |= {name: value, f"{name}_low": float(difference.low), f"{name}_high": float(difference.high)}
     return [*row, *apart, *map(verdict, differences)], record
@@ -381,9 +377,9 @@ def _lost(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str], li
     for place, of_place in contests.items():
         row = [place]
         for radii, result in enumerate(of_place[:2]):
-            for finding in (result.oful, result.careful):
-                share = finding.ends[radii].exceeding(0.5 * uniform_mean(finding.task))
-                row.append(f"{finding.label(radii)}: {span(share.value, share.low, share.high, digits=2)}")
+            for sample in (result.oful.samples[radii], result.careful.samples[radii]):
+                share = sample.summary.exceeding(0.5 * uniform_mean(sample.task))
+                row.append(f"{sample.label}: {span(share.value, share.low, share.high, digits=2)}")
         rows.append(row)
     return (
         "Share of seeds that are lost; the robust policy is the one that is best by the 0.9-quantile",
@@ -397,14 +393,13 @@ def _tuned_by(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str]
     rows = []
     for place, (_, result, _) in contests.items():
         for finding in (result.oful, result.robust):
-            by_mean, by_far = finding.scales[1:]
-            row = [place, policy_label(finding.policy), f"×{by_mean:g}", f"×{by_far:g}"]
-            if by_mean == by_far:
+            _, by_mean, by_far = finding.samples
+            row = [place, policy_label(finding.policy), f"×{by_mean.radius_scale:g}", f"×{by_far.radius_scale:g}"]
+            if by_mean.radius_scale == by_far.radius_scale:
                 rows.append([*row, "the same", "the same"])
                 continue
-            mean = paired_difference(finding.regret[2], finding.regret[1], finding.health[2], finding.health[1])
-            ends = [float(finding.ends[radii].quantile(FAR)) for radii in (1, 2)]
-            rows.append([*row, shared.mean_text(mean), f"{number(ends[0])} to {number(ends[1])}"])
+            ends = [number(float(sample.summary.quantile(FAR))) for sample in (by_mean, by_far)]
+            rows.append([*row, shared.mean_text(by_far.minus(by_mean)), " to ".join(ends)])
     header = ["world", "policy", "by mean", "by 0.9-quantile", "mean regret changes by", "0.99-quantile, from and to"]
     return "Tuned by the 0.9-quantile instead of the mean", header, rows
 
@@ -432,7 +427,7 @@ def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> An
         oful = next(finding for finding in of_world if finding.policy == "oful")
         for finding in of_world:
             for radii in (0, 1):
-                end, base = finding.ends[radii], float(oful.ends[radii].mean)
+                end, base = finding.samples[radii].summary, float(oful.samples[radii].summary.mean)
                 column = radii * len(names) + names.index(finding.policy)
                 above[row, column] = 100 * float(end.mean) / uniform
                 below[row, column] = 100 * float(end.quantile(FAR)) / uniform
@@ -446,12 +441,13 @@ def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> An
     )  # fmt: skip
 
 
-def _record(finding: Finding, radii: int) -> dict[str, object]:
-    end = finding.ends[radii]
-    played = {"world": finding.task.place, "policy": finding.policy, "radii": RADII[radii]}
+def _record(radii: str, sample: Sample) -> dict[str, object]:
+    end = sample.summary
     return {
-        **played,
-        "radius_scale": finding.scales[radii],
+        "world": sample.task.place,
+        "policy": sample.task.policy,
+        "radii": radii,
+        "radius_scale": sample.radius_scale,
         "seeds": end.n,
         "unhealthy": end.unhealthy,
         **shared.statistics_of("", end, "mean", "low", "high", "median"),
