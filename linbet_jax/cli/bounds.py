@@ -7,7 +7,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from linbet_jax import theory
 from linbet_jax.errors import InputError
@@ -19,12 +19,7 @@ DERIVED = "derived here, with prob. 1 - delta"
 _Value = TypeVar("_Value")
 
 
-class _Row(NamedTuple):
-    """One number and where it comes from."""
-
-    what: str
-    value: str
-    source: str
+Row = tuple[str, str, str]  # what it is, its value, and where that comes from
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,16 +44,16 @@ def run(options: argparse.Namespace) -> int:
         except ValueError as error:
             if options.policy:
                 raise InputError(str(error)) from error
-            sections.append((title, [_Row("nothing", "–", str(error))]))
+            sections.append((title, [("nothing", "–", str(error))]))
     for line in _heading(options):
         print(line)
     widths = [max(len(row[i]) for _, rows in sections for row in rows) for i in range(2)]
     for title, rows in sections:
         print(f"\n{title}")
         said = ""
-        for row in rows:
-            source, said = ("" if row.source == said else row.source), row.source
-            print(f"  {row.what:<{widths[0]}}  {row.value:>{widths[1]}}  {source}".rstrip())
+        for what, value, source in rows:
+            print(f"  {what:<{widths[0]}}  {value:>{widths[1]}}  {'' if source == said else source}".rstrip())
+            said = source
     return 0
 
 
@@ -78,13 +73,13 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 
-def _row(what: str, value: float | Callable[[], float], source: str) -> _Row:
+def _row(what: str, value: float | Callable[[], float], source: str) -> Row:
     """A row with a number, or with what a formula gives, which may be beyond float64."""
     with contextlib.suppress(OverflowError):
         number = value() if callable(value) else value
         if number < math.inf:
-            return _Row(what, _number(number), source)
-    return _Row(what, "> 1e308", source)
+            return what, _number(number), source
+    return what, "> 1e308", source
 
 
 def _formula(
@@ -103,25 +98,26 @@ def _each(
     formula: Callable[..., float],
     options: argparse.Namespace,
     **more: Any,
-) -> list[_Row]:
+) -> list[Row]:
     """A row for each number of updates: epochs, or pulls."""
     return [_row(f"{what} = {count:,}", _formula(formula, options, count, **more), source) for count in updates]
 
 
-def _ends(policy: str, options: argparse.Namespace, bound: str, rate: str) -> list[_Row]:
+def _ends(policy: str, options: argparse.Namespace, bound: str, rate: str) -> list[Row]:
     """The upper bound of a policy's regret and its exponent; a bound that no policy can exceed says nothing yet."""
     regret = _formula(getattr(theory, f"{policy}_regret_bound"), options)
-    row, trivial = _row("regret at most", regret, bound), 2 * options.mean_bound * options.horizon
-    if row.value.startswith(">") or regret() >= trivial:
-        row = row._replace(source=f"{bound}; not yet below 2 L T = {_number(trivial)}")
-    return [row, _rate(policy, options, rate)]
+    what, value, source = _row("regret at most", regret, bound)
+    trivial = 2 * options.mean_bound * options.horizon
+    if value.startswith(">") or regret() >= trivial:
+        source = f"{bound}; not yet below 2 L T = {_number(trivial)}"
+    return [(what, value, source), _rate(policy, options, rate)]
 
 
-def _rate(policy: str, options: argparse.Namespace, formula: str) -> _Row:
+def _rate(policy: str, options: argparse.Namespace, formula: str) -> Row:
     return _row("rate: T to the power", lambda: theory.regret_exponent(policy, options.epsilon), formula)
 
 
-def _menu(options: argparse.Namespace) -> list[_Row]:
+def _menu(options: argparse.Namespace) -> list[Row]:
     horizon, delta = options.horizon, options.delta
     smallest = theory.menu_smallest_horizon(delta)
     if horizon < smallest:
@@ -137,7 +133,7 @@ def _menu(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _tofu(options: argparse.Namespace) -> list[_Row]:
+def _tofu(options: argparse.Namespace) -> list[Row]:
     proof = "proof of Theorem 3: (b/ln(2dT/delta))^(1/p) t^a"
     box = "Algorithm 2, line 4: (b/ln(2T/delta))^(1/eps) t^a"
     radius = "Algorithm 2, line 13: 4 sqrt(d) b^(1/p) ln(2dT/delta)^(eps/p) t^a + sqrt(lambda) S"
@@ -149,7 +145,7 @@ def _tofu(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _mom(options: argparse.Namespace) -> list[_Row]:
+def _mom(options: argparse.Namespace) -> list[Row]:
     schedule = theory.mom_schedule(options.horizon, delta=options.delta, epsilon=options.epsilon)
     why = (
         "floor(T^(2 eps/(1+3 eps)))" if not schedule.shortened else "fewer than T^(2 eps/(1+3 eps)): blocks hold a pull"
@@ -169,7 +165,7 @@ def _mom(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _crt(options: argparse.Namespace) -> list[_Row]:
+def _crt(options: argparse.Namespace) -> list[Row]:
     valid = "alpha_t sqrt(ln(det V/det lambda I) + 2 ln(t(t+1)/delta)) + b sqrt(p) t^(1/(2p)) + sqrt(lambda) S"
     printed = "Medina and Yang, Theorem 1"
     return [
@@ -180,7 +176,7 @@ def _crt(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _oful(options: argparse.Namespace) -> list[_Row]:
+def _oful(options: argparse.Namespace) -> list[Row]:
     radius = "Abbasi-Yadkori et al., Theorem 2: R sqrt(ln(det V/det lambda I) + 2 ln(1/delta)) + sqrt(lambda) S"
     bound = f"R = {options.noise_scale:g}-sub-Gaussian noise alone; their Theorem 3"
     return [
@@ -189,7 +185,7 @@ def _oful(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _huber(policy: str, options: argparse.Namespace, move: float, beta: Callable[..., float]) -> list[_Row]:
+def _huber(policy: str, options: argparse.Namespace, move: float, beta: Callable[..., float]) -> list[Row]:
     """t0, beta and the ends of a policy of Huber regression."""
     source = f"derived here: sqrt(lambda) S + C t0 l, C of theory.{'hvt' if policy == 'hvt_ucb' else policy}_factor"
     return [
@@ -204,7 +200,7 @@ def _positive(policy: str, options: argparse.Namespace) -> None:
         raise ValueError(f"c=0: {policy} needs a positive c, else it clips every payoff to its estimate")
 
 
-def _hvt_ucb(options: argparse.Namespace) -> list[_Row]:
+def _hvt_ucb(options: argparse.Namespace) -> list[Row]:
     _positive("hvt_ucb", options)
     ridge = _formula(theory.hvt_uncapped_ridge, options)()
     why = "the smallest at which no pull is capped" if ridge else "as given: none makes all weights 1"
@@ -213,12 +209,12 @@ def _hvt_ucb(options: argparse.Namespace) -> list[_Row]:
     return [_row("lambda in use", told.ridge, why), *rows]
 
 
-def _heavy_oful(options: argparse.Namespace) -> list[_Row]:
+def _heavy_oful(options: argparse.Namespace) -> list[Row]:
     _positive("heavy_oful", options)
     return _huber("heavy_oful", options, _formula(theory.heavy_oful_move, options)(), theory.heavy_oful_radius)
 
 
-def _crtm(options: argparse.Namespace) -> list[_Row]:
+def _crtm(options: argparse.Namespace) -> list[Row]:
     beta = "derived here: sqrt(lambda) S + (C + 1/sqrt(g)) G l, C of theory.crtm_radius"
     return [
         _row(
@@ -229,7 +225,7 @@ def _crtm(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _crmm(options: argparse.Namespace) -> list[_Row]:
+def _crmm(options: argparse.Namespace) -> list[Row]:
     schedule = theory.crmm_schedule(options.horizon, delta=options.delta)
     finished = _finished_epochs(options.at, schedule.pulls, schedule.epochs)
     quantile = _formula(theory.crmm_quantile, options)()
@@ -243,7 +239,7 @@ def _crmm(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _gopt_elim(options: argparse.Namespace) -> list[_Row]:
+def _gopt_elim(options: argparse.Namespace) -> list[Row]:
     phases = _formula(theory.elimination_phases, options)()
     return [
         _row("phases", len(phases), "all that fit into T"),
@@ -252,7 +248,7 @@ def _gopt_elim(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _explore_then_commit(options: argparse.Namespace) -> list[_Row]:
+def _explore_then_commit(options: argparse.Namespace) -> list[Row]:
     bound = f"{DERIVED}: 2 L n + 2 T e, e the largest width"
     phase = theory.etc_schedule(options.horizon, dim=options.dim, num_arms=options.num_arms, delta=options.delta)
     return [
@@ -262,7 +258,7 @@ def _explore_then_commit(options: argparse.Namespace) -> list[_Row]:
     ]
 
 
-def _robust_ucb(options: argparse.Namespace) -> list[_Row]:
+def _robust_ucb(options: argparse.Namespace) -> list[Row]:
     if options.num_arms > options.dim:
         raise ValueError(f"K={options.num_arms}: robust_ucb plays orthonormal arms, of which there are at most d")
     width = "Bubeck et al., Lemma 1: 4 b^(1/p) (ln(2KT/delta)/n)^(eps/p)"
@@ -273,7 +269,7 @@ def _robust_ucb(options: argparse.Namespace) -> list[_Row]:
     return [*widths, *_ends("robust_ucb", options, bound, "1/(1+eps)")]
 
 
-def _lower(options: argparse.Namespace) -> list[_Row]:
+def _lower(options: argparse.Namespace) -> list[Row]:
     dim, horizon, epsilon = options.dim - options.dim % 2, options.horizon, options.epsilon
     if dim < 2:
         raise ValueError("d=1: the lower bound's construction needs d >= 2")
@@ -301,7 +297,7 @@ def _finished_epochs(pulls: Sequence[int], length: int, epochs: int) -> list[int
     return sorted({min(epochs, max(1, math.floor(pull / length))) for pull in pulls})
 
 
-_SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[_Row]]]] = {
+_SECTIONS: dict[str, tuple[str, Callable[[argparse.Namespace], list[Row]]]] = {
     "menu": ("MENU", _menu),
     "tofu": ("TOFU", _tofu),
     "mom": ("MoM", _mom),

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -44,6 +45,11 @@ class TerminalReporter:
             self._live.console.print(line, markup=False, highlight=False, soft_wrap=True)
         elif not self.quiet:
             print(line, file=sys.stderr, flush=True)
+
+    def show(self, text: str, files: Sequence[Path]) -> None:
+        """What a command has made, on standard output."""
+        if not self.quiet:
+            print(text, *([""] if files else []), *files, sep="\n")
 
     @contextmanager
     def work(self, total: float, description: str) -> Iterator[None]:

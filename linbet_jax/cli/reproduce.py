@@ -37,11 +37,7 @@ def run(options: argparse.Namespace) -> int:
         reporter.say(experiment.notice)
     out = Path(options.out or f"linbet-{experiment.name}")
     outputs, files = driver.run(experiment, out, kind=took.kind, devices=str(took), reporter=reporter)
-    if not options.quiet:
-        print(outputs.text)
-        print()
-        for path in files:
-            print(path)
+    reporter.show(outputs.text, files)
     for problem in outputs.problems:
         print(f"linbet: {problem}", file=sys.stderr)
     if outputs.unhealthy:

@@ -70,8 +70,6 @@ def _target(options: argparse.Namespace) -> Target | None:
     """Where to run beside this process, from the options of the group `cluster`; None for this process."""
     from linbet_jax.sweep.targets import parse
 
-    slurm = {name: value for name in _SLURM if (value := getattr(options, name)) is not None}
+    known = {name: getattr(options, name) for name in ("queue", "account", "jobs", "cores", "memory", "walltime")}
+    slurm = {name: value for name, value in known.items() if value is not None}
     return parse(options.cluster or "", **slurm) if options.cluster is not None or slurm else None
-
-
-_SLURM = ("queue", "account", "jobs", "cores", "memory", "walltime")

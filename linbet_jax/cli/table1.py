@@ -16,13 +16,8 @@ def run(options: argparse.Namespace) -> int:
     took = runtime.prepare(options.device)
     from linbet_jax.experiments import table1
 
-    TerminalReporter(quiet=options.quiet).say(f"device: {took} ({options.device})")
+    reporter = TerminalReporter(quiet=options.quiet)
+    reporter.say(f"device: {took} ({options.device})")
     rows = table1.rows(options.sets)
-    files = table1.write(rows, Path(options.out)) if options.out else ()
-    if not options.quiet:
-        print(table1.text(rows))
-        if files:
-            print()
-        for path in files:
-            print(path)
+    reporter.show(table1.text(rows), table1.write(rows, Path(options.out)) if options.out else ())
     return 0

@@ -32,7 +32,6 @@ __all__ = [
     "axes_points",
     "axis_share",
     "label_ends",
-    "label_room",
     "log_floor",
     "robust_limits",
     "save_figure",
@@ -78,31 +77,23 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
-def label_room(labels: Iterable[str]) -> float:
-    """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    canvas = StyledFigure(1, 1)
-    texts = (canvas.text(0, 0, label, fontsize=LABEL_SIZE, parse_math=False) for label in labels)
-    return 0.08 * _PANEL_WIDTH + 0.1 + max((_inches(text)[0] for text in texts), default=0.0)
-
-
 def axes_grid(
-    widths: Sequence[int],
-    what: str,
-    title: str,
-    note: str,
-    room: float = 0.0,
-    names: int = 0,
-    *,
-    panel: float = _PANEL_WIDTH,
+    labels: Sequence[Sequence[Sequence[str]]], what: str, title: str, note: str, *, panel: float = _PANEL_WIDTH
 ) -> tuple[Figure, Any]:
     """A figure with rows of axes of one size, below a title and above a note, both wrapped to its width.
 
-    To the right of all axes there are `room` inches for labels, more where the usual space is more; axes are as high as
-    `names` labels are, one above the other, where the usual height is less. An axis is `panel` inches wide.
+    To the right of all axes there is room for their labels, and axes are as high as theirs are, one above the other;
+    the usual space where that is more. An axis is `panel` inches wide.
     """
+    widths, of_axes = [len(row) for row in labels], [names for row in labels for names in row]
     if len(set(widths)) != 1 or 0 in widths:
-        raise ValueError(f"rows must hold equally many {what}, one at least, got {list(widths)}")
-    rows, columns = len(widths), widths[0]
+        raise ValueError(f"rows must hold equally many {what}, one at least, got {widths}")
+    rows, columns, names = len(widths), widths[0], max(map(len, of_axes))
+    canvas = StyledFigure(1, 1)
+    texts = [canvas.text(0, 0, name, fontsize=LABEL_SIZE, parse_math=False) for each in of_axes for name in each]
+    room = (
+        0.08 * _PANEL_WIDTH + 0.1 + max((_inches(text)[0] for text in texts), default=0.0)
+    )  # with a line to the curve
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * panel + (columns - 1) * between
     panel_height = max(_PANEL_HEIGHT, names * LABEL_STEP / 72)

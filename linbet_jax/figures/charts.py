@@ -7,7 +7,6 @@ everything; both are wrapped to the figure's width.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from linbet_jax.figures.canvas import (
     StyledFigure,
     axes_grid,
     label_ends,
-    label_room,
     robust_limits,
     styled,
 )
@@ -97,9 +95,8 @@ def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str 
         ValueError: no charts, or rows of different lengths.
     """
     with styled():
-        labels = [[series.label for series in chart.series if series.label] for charts in rows for chart in charts]
-        room, most = label_room(itertools.chain(*labels)), max(map(len, labels), default=0)
-        figure, axes = axes_grid([len(charts) for charts in rows], "charts", title, note, room, most)
+        labels = [[[series.label for series in c.series if series.label] for c in charts] for charts in rows]
+        figure, axes = axes_grid(labels, "charts", title, note)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
                 _draw_chart(ax, chart)
@@ -276,7 +273,8 @@ def ratio_map(
     shades, numbers = np.asarray(ratio, np.float64), (np.asarray(above), np.asarray(below))
     half = len(columns) // 2
     with styled():
-        figure, axes = axes_grid([2], "maps", title, note, names=2 * len(rows), panel=_CELL_WIDTH * half)
+        lines = [""] * (2 * len(rows))  # of numbers, which an axis must be high enough for
+        figure, axes = axes_grid([[lines, lines]], "maps", title, note, panel=_CELL_WIDTH * half)
         for which, (ax, heading) in enumerate(zip(axes[0], halves, strict=True)):
             part = slice(which * half, (which + 1) * half)
             ax.pcolormesh(shades[:, part], cmap="RdBu_r", vmin=-1.6, vmax=1.6, edgecolors="white", linewidth=0.8)

@@ -15,7 +15,6 @@ from linbet_jax.figures.canvas import (
     axes_grid,
     axes_points,
     axis_share,
-    label_room,
     log_floor,
     robust_limits,
     save_figure,
@@ -106,9 +105,8 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
     """
     panels = _shown(results, quantity)
     with styled():
-        room = label_room([one.label + ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
-        most = max(len(shown) for _, shown in panels)
-        figure, axes = axes_grid([len(panels)], "panels", title, "", room, most)
+        labels = [[one.label + ILL * bool(np.any(one.result.health)) for one in shown] for _, shown in panels]
+        figure, axes = axes_grid([labels], "panels", title, "")
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
             for place, (label, color, _, result) in enumerate(shown):
                 summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
