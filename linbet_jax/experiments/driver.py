@@ -113,12 +113,7 @@ class Experiment:
 def long_form(axes: Mapping[str, ArrayLike], values: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     """A table with one row for every combination of the axes' values, the last axis running fastest.
 
-    Args:
-        axes: by name, numbers.
-        values: by name, arrays of the axes' shape, or of one that broadcasts to it.
-
-    Returns:
-        The columns; `column.reshape(shape)` is the array again.
+    The values have the axes' shape, or one that broadcasts to it; `column.reshape(shape)` is the array again.
     """
     places = np.meshgrid(*map(np.asarray, axes.values()), indexing="ij")
     columns = dict(zip(axes, places, strict=True))
@@ -146,15 +141,10 @@ class RunReporter(Protocol):
 
 
 class Progress:
-    """Passes on how many pulls of one cell are done, never more than it has.
-
-    Args:
-        reporter: where to.
-        pulls: of the cell, over all its replications.
-    """
+    """Passes on how many pulls of one cell are done, never more than it has."""
 
     def __init__(self, reporter: RunReporter, pulls: int) -> None:
-        """Nothing is done yet."""
+        """Of a cell with so many pulls, over all its replications, nothing is done yet."""
         self._reporter, self.left = reporter, pulls
 
     def advance(self, pulls: int) -> None:
@@ -183,15 +173,8 @@ def run(
 ) -> tuple[Outputs, tuple[Path, ...]]:
     """Computes what is not in the folder yet, then writes tables, figures and the manifest.
 
-    Args:
-        experiment: what to run.
-        out: the run folder.
-        kind: the device's own name; it decides the last bits of the numbers.
-        devices: the devices in words, for the manifest.
-        reporter: where progress goes.
-
-    Returns:
-        What it shows, and the files that were written.
+    `kind` is the device's own name, which decides the last bits of the numbers, `devices` says the same in words for
+    the manifest. Returns what the experiment shows, and the files that were written.
 
     Raises:
         RunFolderError: the folder holds something else; nothing has been changed then.
@@ -210,13 +193,13 @@ def run(
             status="finished",
             unhealthy=outputs.unhealthy,
             cells={
-                cell.title: {
-                    "id": ids[cell.title],
-                    "identity": cell.identity,
-                    **results[cell.title].facts,
-                    "seconds": results[cell.title].seconds,
+                title: {
+                    "id": ids[title],
+                    "identity": identity,
+                    **results[title].facts,
+                    "seconds": results[title].seconds,
                 }
-                for cell in experiment.cells
+                for title, identity, *_ in experiment.cells
             },
             outputs=[path.name for path in files],
             seconds_of_last_run=round(time.perf_counter() - begun, 3),

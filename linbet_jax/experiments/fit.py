@@ -75,16 +75,9 @@ def text(fit: LogFit) -> str:
 
 
 def write(fit: LogFit, out: Path, *, name: str, source: str) -> tuple[Path, ...]:
-    """The picture, the bandit's files and the sweep file.
+    """The picture, the bandit's files and the sweep file, of a fit with one law for all arms.
 
-    Args:
-        fit: of `from_log`, with one law for all arms.
-        out: the folder, which is made where there is none.
-        name: of the set in the sweep file, and of all files.
-        source: of the log, in words.
-
-    Returns:
-        The files.
+    `name` is that of the set in the sweep file, and of all files; `source` says in words what log it was.
 
     Raises:
         InputError: a file of one of these names says something else: another fit, an edited sweep file or the log; or

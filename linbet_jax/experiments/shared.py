@@ -295,11 +295,8 @@ def wide_rows(
 def exponent(samples: Sequence[Sample]) -> Estimate:
     """Slope of the log mean regret on the log horizon, with a percentile bootstrap interval over seeds.
 
-    Args:
-        samples: of the same seeds at two different horizons at least; a seed that is unhealthy at any is left out.
-
-    Returns:
-        The exponent; NaN where it does not exist: no seed is healthy, or a mean of 0 has no logarithm.
+    The samples are of the same seeds at two horizons at least; a seed that is unhealthy at any is left out. The slope
+    is NaN where it does not exist: no seed is healthy, or a mean of 0 has no logarithm.
     """
     values = np.stack([sample.regret for sample in samples], axis=1)
     ill = np.any([sample.health != 0 for sample in samples], axis=0)

@@ -202,12 +202,8 @@ def report_of(
 ) -> Measurements:
     """Fits every exponent of the regret.
 
-    Args:
-        samples: one for each scale, by `set/variant/T=horizon`, horizons increasing.
-        cpu: seconds of a replication `[rounds]`, by the titles of those that were timed.
-        storage: bytes at the horizons of `STORAGE`, by variant.
-        seeds: replications.
-        dtype: for the headings.
+    By `set/variant/T=horizon`, horizons increasing, there are samples, one for each scale, and of those that were timed
+    the CPU seconds of a replication `[rounds]`.
     """
     growths, timings = {}, {}
     for (set_name, variant), titles in shared.grouped(samples, lambda title: tuple(title.split("/")[:2])).items():

@@ -64,9 +64,7 @@ class Picture:
 def inline_svg(picture: Picture, name: str) -> str:
     """The picture as an SVG element for an HTML page: no size of its own, the page's colours and font.
 
-    Args:
-        picture: what to draw.
-        name: put before every id in it, as a page holds many pictures.
+    The name is put before every id in it, as a page holds many pictures.
     """
     with styled(PAGE_STYLE), missing_letters_pass():
         figure = Figure(figsize=(WIDTH / 72, picture.height / 72))
@@ -79,13 +77,7 @@ def inline_svg(picture: Picture, name: str) -> str:
 def save_pictures(pictures: Sequence[Picture], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Sheets of pictures of one kind, as PDF and PNG; several sheets are numbered.
 
-    Args:
-        pictures: of any kinds.
-        folder: made when it does not exist.
-        formats: of "pdf" and "png".
-
-    Returns:
-        The files, in the order of the kinds.
+    The folder is made when it does not exist. Returns the files, in the order of the kinds.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []

@@ -110,10 +110,7 @@ def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None) -> list[str]:
     """Lines of a Markdown table, an empty one last; a bar in a cell is escaped.
 
-    Args:
-        header: names of the columns.
-        rows: cells in Markdown.
-        left: columns aligned to the left, the others to the right; None says nothing of alignment.
+    The first `left` columns are aligned to the left, the others to the right; None says nothing of alignment.
     """
     names, *body = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (header, *rows))
     marks = "---|" * len(header) if left is None else ":---|" * left + "---:|" * (len(header) - left)
@@ -150,10 +147,7 @@ def latex_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption
 def latex_longtable(header: Sequence[str], groups: Iterable[tuple[str, Iterable[Sequence[str]]]], *, left: int) -> str:
     r"""A LaTeX table of any length, a title above each group of rows; needs the packages booktabs and longtable.
 
-    Args:
-        header: names of the columns, plain text as everything here.
-        groups: (title, its rows).
-        left: columns aligned to the left, the others to the right.
+    Everything is plain text; the first `left` columns are aligned to the left, the others to the right.
     """
     parts = [
         [

@@ -170,16 +170,10 @@ def choose_scale(
     grid: Sequence[float] = GRID,
     criterion: str | float = "mean",
 ) -> float:
-    """The scale of the least criterion of the final regret on tuning replications.
+    """The scale, of the grid `[G]`, of the least criterion of the final regret on tuning replications.
 
-    Args:
-        regret: `[G, N]` final regret per scale and tuning seed.
-        health: `[G, N]` health words; a scale with an unhealthy replication cannot be chosen.
-        grid: `[G]` the scales.
-        criterion: "mean", "median", or the probability of a quantile.
-
-    Returns:
-        The scale; among equals the largest, the one nearest to the paper's; 1 when no scale is healthy throughout.
+    Regret and health words are `[G, N]`, per scale and tuning seed; a scale with an unhealthy replication cannot be
+    chosen. Among equals it is the largest, the one nearest to the paper's; 1 when no scale is healthy throughout.
     """
     values = _criterion_values(regret, health, criterion)
     healthy = [(value, -scale) for value, scale in zip(values, grid, strict=True) if not np.isnan(value)]
