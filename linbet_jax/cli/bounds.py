@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from linbet_jax import theory
 from linbet_jax.errors import InputError
 
-__all__ = ["run"]
-
 CONSTANTS = "optimism with the last beta, as in the proofs of Theorems 2 and 3 (their paper gives the rate)"
 DERIVED = "derived here, with prob. 1 - delta"
 _Value = TypeVar("_Value")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from linbet_jax.errors import InputError
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Fits a bandit to a log, prints what it says, and writes a picture and a sweep file.

@@ -10,8 +10,6 @@ from typing import Any
 
 from linbet_jax.statistics.tables import aligned_table
 
-__all__ = ["COMMON", "OPTIONS", "listed", "run"]
-
 COMMON = {
     "horizon": "T, pulls; it enters levels and radii, and decides MENU's and MoM's epochs",
     "delta": "failure probability, in (0, 1); 0.1 by default",

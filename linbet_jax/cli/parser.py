@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
 
-__all__ = ["build_parser"]
-
 DTYPE: dict[str, Any] = {
     "choices": ("float64", "float32"),
     "default": "float64",

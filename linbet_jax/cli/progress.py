@@ -15,8 +15,6 @@ from rich.progress import TimeRemainingColumn as LeftColumn
 
 from linbet_jax.statistics.tables import duration
 
-__all__ = ["SweepReporter", "TerminalReporter"]
-
 
 class TerminalReporter:
     """What a command says while it works; safe to call from several threads."""

@@ -11,8 +11,6 @@ from pathlib import Path
 from linbet_jax.cli.progress import TerminalReporter
 from linbet_jax.simulation import runtime
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Runs the experiment named in the options and prints its text and files.

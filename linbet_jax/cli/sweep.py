@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from linbet_jax.sweep.targets import Target
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Computes what is missing of a sweep; 1 when a cell failed or a replication is unhealthy."""

@@ -8,8 +8,6 @@ from pathlib import Path
 from linbet_jax.cli.progress import TerminalReporter
 from linbet_jax.simulation import runtime
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Prints the data sets' constants beside the paper's; with --out also writes them."""

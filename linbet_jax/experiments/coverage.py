@@ -28,8 +28,6 @@ from linbet_jax.statistics.intervals import quantile_interval, share_interval
 from linbet_jax.statistics.tables import aligned_table, markdown_table, number, span
 from linbet_jax.storage import provenance
 
-__all__ = ["POLICIES", "plan"]
-
 PLAY = {False: "adaptive", True: "in advance"}
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 SEED = 5  # of the experiment's key

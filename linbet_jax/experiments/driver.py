@@ -31,8 +31,6 @@ from linbet_jax.storage import provenance
 from linbet_jax.storage.results import RunFolder, digest, write_text
 from linbet_jax.sweep.store import Store
 
-__all__ = ["CellResult", "Experiment", "Outputs", "Progress", "RunReporter", "StudyCell", "long_form", "run"]
-
 COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
 

@@ -27,8 +27,6 @@ from linbet_jax.statistics.tables import aligned_table, interval, markdown_table
 from linbet_jax.statistics.tuning import GRID, TUNING, TuningCurve
 from linbet_jax.storage import provenance
 
-__all__ = ["POLICIES", "plan"]
-
 RADII = ("literal", "tuned")
 RECORDS = 200
 SEED = 0  # of the experiment's key

@@ -15,8 +15,6 @@ from linbet_jax.statistics.tables import aligned_table, number, span
 from linbet_jax.statistics.tails import TailIndex
 from linbet_jax.storage.results import replacing
 
-__all__ = ["text", "write"]
-
 SWEEP = """\
 # {name}.toml: the bandit that was fitted to a log. Run it with: linbet sweep {name}.toml
 name = {title}

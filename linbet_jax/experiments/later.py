@@ -36,8 +36,6 @@ from linbet_jax.statistics.tuning import GRID, choose_scale
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import digest
 
-__all__ = ["plan", "policies", "worlds"]
-
 SEED = 11  # of the experiment's key; tuning draws from the next one
 SEEDS, TUNING_SEEDS, HORIZON = 16, 4, 10_000
 FULL_SEEDS, FULL_HORIZON = 64, 100_000

@@ -26,8 +26,6 @@ from linbet_jax.policies.policy import Policy
 from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number, span
 from linbet_jax.storage import provenance
 
-__all__ = ["POLICIES", "plan"]
-
 POLICIES = (*shared.POLICIES, "uniform")
 SCALES = (1.0, 0.03, 0.001)  # literal, near what tuning chooses, and hardly exploring
 DIMS, EPSILONS, HORIZONS, SEEDS = (2, 4, 8), (0.5, 1.0), (100, 500, 2_000, 10_000), 200

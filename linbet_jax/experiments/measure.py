@@ -21,8 +21,6 @@ from linbet_jax.experiments.shared import Task
 from linbet_jax.policies.policy import state_bytes as policy_bytes
 from linbet_jax.simulation.results import Result
 
-__all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
-
 WARM = 1024  # pulls of the run that compiles a program; one program serves every horizon from a stretch of pulls on
 
 

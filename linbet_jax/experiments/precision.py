@@ -38,8 +38,6 @@ from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
 
-__all__ = ["POLICIES", "plan"]
-
 SCALES = (1.0, 0.03)  # the papers' radii, and radii under which a policy settles on an arm
 DTYPES = ("float64", "float32")
 SEED = 0  # of the experiment's key

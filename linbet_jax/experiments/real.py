@@ -23,8 +23,6 @@ from linbet_jax.experiments.driver import CellResult, Experiment, Outputs
 from linbet_jax.figures.plotting import tail_figure
 from linbet_jax.statistics.logs import LogFit, from_log
 
-__all__ = ["Log", "delays", "plan", "returns"]
-
 SEEDS, TUNING_SEEDS, HORIZON = 64, 32, 10_000
 FULL_SEEDS, FULL_TUNING_SEEDS, FULL_HORIZON = 512, 64, 100_000
 MARKETS = ("sp500", "nasdaq", "wti")

@@ -20,8 +20,6 @@ from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
 
-__all__ = ["plan"]
-
 SETS = ("S3", "S4")
 SCALES = (1.0, 0.03)
 ROUNDS = 2

@@ -25,8 +25,6 @@ from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, number
 from linbet_jax.statistics.tuning import GRID, TUNING
 
-__all__ = ["plan"]
-
 MOMENT_RATIOS = (0.1, 0.2, 0.5, 2.0, 5.0, 10.0)
 EPSILON_RATIOS = (0.1, 0.2, 0.5, 1.5, 2.0, 5.0, 10.0)  # those with epsilon <= 1 are played
 SETS, SEEDS, TUNING_SEEDS = ("S1", "S3"), 48, 10

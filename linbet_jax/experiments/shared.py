@@ -27,8 +27,6 @@ from linbet_jax.statistics.tables import csv_text, interval, markdown_table, num
 from linbet_jax.statistics.tuning import choose_scale, tuning_key
 from linbet_jax.storage import provenance
 
-__all__ = ["CODE", "HEAVY_TAILED", "POLICIES", "Sample", "Task"]
-
 HEAVY_TAILED = ("menu", "mom", "tofu", "crt")  # they are told a moment bound
 POLICIES = (*HEAVY_TAILED, "oful")  # those with a confidence region
 

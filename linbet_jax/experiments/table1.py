@@ -12,8 +12,6 @@ from linbet_jax.statistics.tables import aligned_table
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import RunFolder, write_text
 
-__all__ = ["data_set_names", "rows", "text", "write"]
-
 
 def data_set_names(asked: Sequence[str] | None) -> tuple[str, ...]:
     """Names as the data sets spell them, all when none is asked for.

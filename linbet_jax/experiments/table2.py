@@ -27,8 +27,6 @@ from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import fitted_exponent
 from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 
-__all__ = ["plan"]
-
 SCALES = (1.0, 0.03)
 # 1024 times powers of 4 are whole numbers of the simulator's stretches: one program serves all of a policy's horizons.
 FIRST = 1024

@@ -36,8 +36,6 @@ from linbet_jax.statistics.tables import aligned_table, interval, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale, optimism
 from linbet_jax.storage import provenance
 
-__all__ = ["Finding", "World", "cells_of", "findings_of", "plan", "players", "worlds"]
-
 SEED = 13  # of the experiment's key; tuning draws from the next one
 SEEDS, TUNING_SEEDS, HORIZON = 128, 32, 10_000
 FULL_SEEDS, FULL_TUNING_SEEDS, FULL_HORIZON = 1024, 64, 100_000

@@ -22,25 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.storage.results import replacing
 
-__all__ = [
-    "LABEL_SIZE",
-    "STYLE",
-    "FloatArray",
-    "OneUnit",
-    "StyledFigure",
-    "axes_grid",
-    "axes_points",
-    "axis_share",
-    "label_ends",
-    "log_floor",
-    "robust_limits",
-    "save_figure",
-    "spread_apart",
-    "styled",
-    "write_figure",
-]
-
-
 FloatArray = NDArray[np.float64]
 STYLE: Mapping[str, Any] = {
     "font.family": "STIXGeneral",

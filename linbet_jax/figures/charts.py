@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from linbet_jax.statistics.logs import LogFit
     from linbet_jax.statistics.tuning import TuningCurve
 
-__all__ = ["Chart", "Series", "chart_figure", "growth_figure", "ratio_map", "tail_figure", "tuning_figure"]
-
 _LIGHTEST = 8.0  # the largest tail index drawn
 _CELL_WIDTH = 0.47  # inches, of a map
 _DARK = 1.0  # of a map's colours: what is written on them is white

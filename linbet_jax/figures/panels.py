@@ -26,8 +26,6 @@ from linbet_jax.figures.colors import REFERENCE_COLOR, policy_colors, policy_sig
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.regret import Summary
 
-__all__ = ["ILL", "Curve", "Panel", "panel_figure"]
-
 ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 _SIGN_SIZE = 3.4  # points
 _BARS = 6  # error bars per curve

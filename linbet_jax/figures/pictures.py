@@ -29,27 +29,6 @@ from linbet_jax.figures.colors import policy_sign
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 
-__all__ = [
-    "GRID",
-    "INK",
-    "MUTED",
-    "Band",
-    "GrowthLine",
-    "Line",
-    "RowMark",
-    "draw_boxes",
-    "draw_differences",
-    "draw_growth",
-    "draw_parameter",
-    "draw_rates",
-    "draw_regret",
-    "end_label",
-    "label_room",
-    "missing_letters_pass",
-    "rows_height",
-    "shortened",
-]
-
 Content = TypeVar("Content")
 FloatArray = NDArray[np.float64]
 

@@ -17,8 +17,6 @@ from linbet_jax.figures import pictures as drawing
 from linbet_jax.figures.canvas import STYLE, styled, write_figure
 from linbet_jax.figures.pictures import HEIGHT, SIDE, WIDTH, missing_letters_pass, shortened
 
-__all__ = ["Picture", "inline_svg", "save_pictures"]
-
 # Widths of text are measured in the page's own letters, which matplotlib brings with it: no font of the machine counts.
 PAGE_STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
