@@ -21,7 +21,7 @@ from linbet_jax.bandits.datasets import dataset
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
 from linbet_jax.experiments.shared import POLICIES, Task
-from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
 from linbet_jax.policies import bystander
 from linbet_jax.statistics.intervals import quantile_interval, share_interval
@@ -123,11 +123,6 @@ class CoveragePoint:
         return f"{bandit.name.split()[0]}: {bandit.noise.name}, ε={bandit.epsilon:g}"
 
     @property
-    def policy(self) -> str:
-        """As tables write it."""
-        return policy_label(self.task.policy)
-
-    @property
     def seeds(self) -> int:
         """Healthy replications."""
         return self.ratios.size
@@ -172,7 +167,7 @@ def _outputs(points: Sequence[CoveragePoint], notes: Sequence[str]) -> Outputs:
     for name, of_problem in shared.grouped(points, lambda point: point.problem).items():
         rows = shared.wide_rows(
             of_problem,
-            lambda point: (point.policy, PLAY[point.in_advance]),
+            lambda point: (point.task.label, PLAY[point.in_advance]),
             lambda point: point.scale,
             lambda point: span(*point.share),
             GRID,
@@ -209,7 +204,7 @@ NOTE = (
 def _rows(points: Sequence[CoveragePoint], promise: float) -> list[list[str]]:
     """For every law and policy: P(covered) at the literal radii, and where it falls below 1 - delta."""
     rows = []
-    for names, both in shared.grouped(points, lambda point: (point.problem, point.policy)).items():
+    for names, both in shared.grouped(points, lambda point: (point.problem, point.task.label)).items():
         curves = [[point for point in both if point.in_advance == kind] for kind in PLAY]
         shares, lost = [span(*curve[0].share) for curve in curves], [_lost(curve, promise) for curve in curves]
         rows.append([*names, *shares, *lost, _needed(curves[0][0], promise)])
@@ -238,9 +233,9 @@ def _charts(points: Sequence[CoveragePoint], promise: float) -> list[list[Chart]
 
     def chart(title: str, label: str, of_chart: Sequence[CoveragePoint]) -> Chart:
         series = [Series("", "#6E6E6E", [min(GRID), max(GRID)], [promise] * 2, line="--", marker="")]
-        for name, curve in shared.grouped(of_chart, lambda point: point.task.policy).items():
+        for policy, curve in shared.grouped(of_chart, lambda point: point.task.policy).items():
             x, y, low, high = np.array([(point.scale, *point.share) for point in reversed(curve)]).T
-            series.append(Series(policy_label(name), COLORS[name], x, y, low, high))
+            series.append(Series(curve[0].task.label, COLORS[policy], x, y, low, high))
         return Chart(title, "radius_scale", f"P(covered), {label}", series, (True, False), (-0.04, 1.04))
 
     rows = []

@@ -222,7 +222,7 @@ class Claim(NamedTuple):
             return "no interval from one seed" if regret.n else "no seed healthy under both"
         # Two policies that play the same arms in another order add the same gaps in another order.
         rounding = _ROUNDING * max(abs(float(run.final("regret").mean)) for run in self)
-        names = [policy_label(run.task.policy) for run in self]
+        names = [run.task.label for run in self]
         if float(regret.high) < -rounding:
             return f"{names[0]} ahead, as in the paper"
         return f"{names[1]} ahead, against the paper" if float(regret.low) > rounding else "no difference beyond chance"
@@ -325,7 +325,7 @@ def _terminal_text(report: Figure2Runs) -> str:
     header = ("set", "policy", "payoff, literal", "regret, literal", "scale", "payoff, tuned", "regret, tuned")
     rows = []
     for literal, tuned in report.pairs:
-        names = (literal.task.place, policy_label(literal.task.policy) + "*" * literal.in_pair)
+        names = (literal.task.place, literal.task.label + "*" * literal.in_pair)
         before, after = ([_mean_sd(run.final(q), unit="") for q in ("payoff", "regret")] for run in (literal, tuned))
         rows.append((*names, *before, f"×{tuned.radius_scale:g}", *after))
     lines = [
@@ -427,7 +427,7 @@ def _markdown(report: Figure2Runs) -> str:
 
 
 def _table_row(run: CurveRun) -> list[str]:
-    name, cells = policy_label(run.task.policy), []
+    name, cells = run.task.label, []
     for summary in (run.final("payoff"), run.final("regret")):
         cells += [number(summary.mean), number(summary.median), number(summary.sd), interval(summary)]
     unhealthy = f"{np.count_nonzero(run.health)} of {run.health.size}"

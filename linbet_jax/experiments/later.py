@@ -27,7 +27,6 @@ from linbet_jax.experiments.shared import Task
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure
 from linbet_jax.noise import CenteredPareto, StudentT, SymmetricStable, TwoPointNoise
 from linbet_jax.policies import entry, names
-from linbet_jax.policies.labels import policy_label
 from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary, summarize
@@ -111,7 +110,7 @@ def _cell(task: Task) -> StudyCell:
 def _frozen(tasks: Sequence[Task]) -> list[str]:
     """What must be said of epochs on sets that change."""
     changing = [task for task in tasks if task.bandit.changing]
-    of_epochs = ", ".join(policy_label(task.policy) for task in changing if task.made()[0].pulls_per_epoch > 1)
+    of_epochs = ", ".join(task.label for task in changing if task.made()[0].pulls_per_epoch > 1)
     what = (
         "keep the set of an epoch's first pull where sets change: their regrets there do not compare with the others'"
     )
@@ -227,7 +226,7 @@ class Finding:
     @property
     def label(self) -> str:
         """The policy's name, with a star where its region is proved for what is played here."""
-        return policy_label(self.task.policy) + "*" * self.proved
+        return self.task.label + "*" * self.proved
 
     @property
     def proved(self) -> bool:
@@ -321,9 +320,9 @@ def _shares(findings: Sequence[Finding]) -> dict[str, str]:
 def _headline(place: str, findings: Sequence[Finding]) -> str:
     """The best policy that is proved here, and the best of all, as proved."""
     shares, in_order = _shares(findings), sorted(findings, key=lambda finding: float(finding.ends[0].mean))
-    first, best = in_order[0].task.policy, next(finding.task.policy for finding in in_order if finding.proved)
-    said = f"{place}: of those proved here {policy_label(best)} learns fastest, {shares[best]} of uniform play's regret"
-    return said if first == best else f"{said}; of all {policy_label(first)}, {shares[first]}"
+    first, best = in_order[0].task, next(finding.task for finding in in_order if finding.proved)
+    said = f"{place}: of those proved here {best.label} learns fastest, {shares[best.policy]} of uniform play's regret"
+    return said if first is best else f"{said}; of all {first.label}, {shares[first.policy]}"
 
 
 def _rows(findings: Sequence[Finding]) -> list[list[str]]:
@@ -347,9 +346,7 @@ def _times(findings: Sequence[Finding]) -> list[list[str]]:
     rows = []
     for finding in timed:
         place, each = finding.task.place, finding.microseconds
-        rows.append(
-            [policy_label(finding.task.policy), place, number(each, 2), number(each / oful.get(place, math.nan), 2)]
-        )
+        rows.append([finding.task.label, place, number(each, 2), number(each / oful.get(place, math.nan), 2)])
     return rows
 
 

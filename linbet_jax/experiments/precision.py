@@ -32,7 +32,7 @@ from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
 from linbet_jax.experiments.shared import POLICIES, Sample, Task
-from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary
@@ -124,14 +124,9 @@ class DtypeComparison:
         return self.wide.task
 
     @property
-    def policy(self) -> str:
-        """As tables write it."""
-        return policy_label(self.task.policy)
-
-    @property
     def name(self) -> str:
         """As a sentence names it."""
-        return f"{self.task.place} {self.policy} ×{self.wide.radius_scale:g} T={self.task.horizon}"
+        return f"{self.task.place} {self.task.label} ×{self.wide.radius_scale:g} T={self.task.horizon}"
 
     @functools.cached_property
     def difference(self) -> Summary:
@@ -193,7 +188,7 @@ def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
         f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
         f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    for policy, of_policy in shared.grouped(comparisons, lambda c: c.policy).items():
+    for policy, of_policy in shared.grouped(comparisons, lambda c: c.task.label).items():
         shares = []
         for horizon, same in shared.grouped(of_policy, lambda c: c.task.horizon).items():
             count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
@@ -242,7 +237,7 @@ def _row(c: DtypeComparison) -> list[str]:
     return [
         c.task.place,
         f"{c.task.horizon:,}",
-        c.policy,
+        c.task.label,
         f"×{c.wide.radius_scale:g}",
         f"{c.agreeing}/{c.first.size} [{low:.2f}, {high:.2f}]",
         *("–" if np.isnan(pull) else f"{pull:,.0f}" for pull in (c.quantile(0), c.quantile(0.5))),
@@ -274,7 +269,7 @@ def _charts(comparisons: Sequence[DtypeComparison], horizon: int) -> list[list[C
 
     def chart(scale: float, set_name: str, of_set: Sequence[DtypeComparison]) -> Chart:
         series = [
-            Series(c.policy, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
+            Series(c.task.label, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
             for c in of_set
             if c.wide.radius_scale == scale
         ]

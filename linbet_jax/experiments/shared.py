@@ -66,6 +66,11 @@ class Task:
         return f"{self.place}/{self.policy}"
 
     @property
+    def label(self) -> str:
+        """The policy, as tables write it."""
+        return policy_label(self.policy)
+
+    @property
     def described(self) -> str:
         """What is played, with its law and size."""
         return f"{self.place}: {self.bandit.noise.name}, K={self.bandit.num_arms}, d={self.bandit.dim}"
@@ -206,11 +211,10 @@ def affordable(
     """The tasks that can be played in so many seconds of a core each, their cells, and why others are not played."""
     kept, cells, refused = [], [], []
     for task in tasks:
-        label = policy_label(task.policy)
         try:
             task.made()
         except InputError as error:
-            refused.append(f"{label} does not play {task.place}: {str(error).split(': ', 1)[1]}")
+            refused.append(f"{task.label} does not play {task.place}: {str(error).split(': ', 1)[1]}")
             continue
         made = cell(task)
         if made.core_seconds <= longest:
@@ -218,7 +222,7 @@ def affordable(
             cells.append(made)
         else:
             seconds = f"{made.core_seconds:.0f} s"
-            refused.append(f"{label} on {task.place} would take {seconds} of a core: --full plays it")
+            refused.append(f"{task.label} on {task.place} would take {seconds} of a core: --full plays it")
     return kept, cells, refused
 
 

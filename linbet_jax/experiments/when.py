@@ -392,7 +392,7 @@ def _tuned_by(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str]
     for place, (_, result, _) in contests.items():
         for finding in (result.oful, result.robust):
             _, by_mean, by_far = finding.samples
-            row = [place, policy_label(finding.policy), f"×{by_mean.radius_scale:g}", f"×{by_far.radius_scale:g}"]
+            row = [place, finding.task.label, f"×{by_mean.radius_scale:g}", f"×{by_far.radius_scale:g}"]
             if by_mean.radius_scale == by_far.radius_scale:
                 rows.append([*row, "the same", "the same"])
                 continue

@@ -170,9 +170,11 @@ def from_log(
         supported_epsilon=supported,
         raw_moment=_moment(bandit, "raw_moment", **settings),
         central_moment=_moment(bandit, "central_moment", **settings),
-        notes=_gaps(left_out)
-        + _notes(epsilon, supported, tails["hill"].usual, len(chosen))
-        + _capped(seen, sizes, tails["hill"].usual.k),
+        notes=(
+            *([f"{left_out:,} rows with an empty entry were left out"] if left_out else []),
+            *_notes(epsilon, supported, tails["hill"].usual, len(chosen)),
+            *_capped(seen, sizes, tails["hill"].usual.k),
+        ),
     )
 
 
@@ -360,10 +362,6 @@ def _supported(index: TailIndex) -> float:
     return max(0.0, min(1.0, math.floor(1000 * (index.low - 1.0)) / 1000))
 
 
-def _gaps(left_out: int) -> tuple[str, ...]:
-    return (f"{left_out:,} rows with an empty entry were left out",) if left_out else ()
-
-
 def _some(epsilon: float) -> float:
     """An epsilon that is none of the data's is no choice."""
     if epsilon == 0:
@@ -388,7 +386,7 @@ def _moment(bandit: LinearBandit, which: str, **settings: Any) -> Estimate:
     return bootstrap_interval(powers, method="percentile", **settings)
 
 
-def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> tuple[str, ...]:
+def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> list[str]:
     notes = []
     if epsilon > supported:
         notes.append(
@@ -403,17 +401,16 @@ def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> tup
         )
     if arms < 2:
         notes.append("there is one arm alone: nothing to choose")
-    return tuple(notes)
+    return notes
 
 
-def _capped(seen: FloatArray, sizes: FloatArray, k: int) -> tuple[str, ...]:
+def _capped(seen: FloatArray, sizes: FloatArray, k: int) -> list[str]:
     """A note where many of the k payoffs with the largest residuals are the largest payoff, or the smallest."""
     tail = seen[np.argsort(sizes)[-k:]]
     ends = (("largest", float(np.max(seen))), ("smallest", float(np.min(seen))))
-    counts = {which: (value, int(np.count_nonzero(tail == value))) for which, value in ends}
-    return tuple(
+    return [
         f"payoffs look capped: {count} of the {k} that make the tail are the {which}, {value:g}; the tail index says "
         "nothing of what lies beyond"
-        for which, (value, count) in counts.items()
-        if count > FEW
-    )
+        for which, value in ends
+        if (count := int(np.count_nonzero(tail == value))) > FEW
+    ]
