@@ -8,28 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from linbet_jax.figures.canvas import (
-    LABEL_SIZE,
-    STYLE,
-    OneUnit,
-    axes_grid,
-    axes_points,
-    axis_share,
-    log_floor,
-    robust_limits,
-    save_figure,
-    spread_apart,
-    styled,
-)
-from linbet_jax.figures.charts import (
-    Chart,
-    Series,
-    chart_figure,
-    growth_figure,
-    ratio_map,
-    tail_figure,
-    tuning_figure,
-)
+from linbet_jax.figures.canvas import LABEL_SIZE, axes_grid, save_figure, styled
+from linbet_jax.figures.charts import Chart, Series, chart_figure, growth_figure, ratio_map, tail_figure, tuning_figure
 from linbet_jax.figures.colors import COLORS, OWN_COLORS, policy_colors, policy_sign
 from linbet_jax.figures.panels import ILL, Curve, Panel, panel_figure
 from linbet_jax.policies.labels import policy_label
@@ -39,28 +19,20 @@ from linbet_jax.statistics.regret import Summary, summarize
 __all__ = [
     "COLORS",
     "OWN_COLORS",
-    "STYLE",
     "Chart",
     "Curve",
-    "OneUnit",
     "Panel",
     "Series",
-    "axes_points",
-    "axis_share",
     "chart_figure",
     "curves",
     "final",
     "growth_figure",
-    "log_floor",
     "panel_figure",
     "policy_colors",
     "policy_label",
     "policy_sign",
     "ratio_map",
-    "robust_limits",
     "save_figure",
-    "spread_apart",
-    "styled",
     "tail_figure",
     "tuning_figure",
 ]
