@@ -14,6 +14,14 @@ from linbet_jax.errors import InputError
 
 CONSTANTS = "optimism with the last beta, as in the proofs of Theorems 2 and 3 (their paper gives the rate)"
 DERIVED = "derived here, with prob. 1 - delta"
+HEADING = (
+    "T = {horizon:,} pulls, d = {dim}, epsilon = {epsilon:g}, delta = {delta:g}, lambda = {ridge:g}\n"
+    "b = {raw_moment_bound:g} (raw moment), c = {central_moment_bound:g} (central moment), of order "
+    "1 + epsilon = {order:g}; S = {theta_norm:g} >= ||theta*||, D = {arm_norm:g} >= ||x||, "
+    "L = {mean_bound:g} >= |<x, theta*>|, K = {num_arms:,} arms\n"
+    "p = 1 + eps, a = (1 - eps)/(2(1 + eps)), g = d ln(1 + T D^2/(lambda d)), l = ln(2/delta), for Heavy-OFUL "
+    "ln(3/delta)"
+)
 _Value = TypeVar("_Value")
 
 
@@ -43,8 +51,7 @@ def run(options: argparse.Namespace) -> int:
             if options.policy:
                 raise InputError(str(error)) from error
             sections.append((title, [("nothing", "–", str(error))]))
-    for line in _heading(options):
-        print(line)
+    print(HEADING.format(**vars(options), order=1 + options.epsilon))
     widths = [max(len(row[i]) for _, rows in sections for row in rows) for i in range(2)]
     for title, rows in sections:
         print(f"\n{title}")
@@ -53,18 +60,6 @@ def run(options: argparse.Namespace) -> int:
             print(f"  {what:<{widths[0]}}  {value:>{widths[1]}}  {'' if source == said else source}".rstrip())
             said = source
     return 0
-
-
-def _heading(options: argparse.Namespace) -> list[str]:
-    o = options
-    return [
-        f"T = {o.horizon:,} pulls, d = {o.dim}, epsilon = {o.epsilon:g}, delta = {o.delta:g}, lambda = {o.ridge:g}",
-        f"b = {o.raw_moment_bound:g} (raw moment), c = {o.central_moment_bound:g} (central moment), of order "
-        f"1 + epsilon = {1 + o.epsilon:g}; S = {o.theta_norm:g} >= ||theta*||, D = {o.arm_norm:g} >= ||x||, "
-        f"L = {o.mean_bound:g} >= |<x, theta*>|, K = {o.num_arms:,} arms",
-        "p = 1 + eps, a = (1 - eps)/(2(1 + eps)), g = d ln(1 + T D^2/(lambda d)), l = ln(2/delta), for Heavy-OFUL "
-        "ln(3/delta)",
-    ]
 
 
 def _number(value: float) -> str:

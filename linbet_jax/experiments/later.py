@@ -163,15 +163,14 @@ def _watched(task: Task) -> bool:
     region, fixed = policy.region, task.bandit.arms is not None
     if region is None:
         return False
-    found = []
 
-    def look(arms: Any, params: Any) -> None:
-        found.append(region(policy.init(arms if fixed else None, params), arms, params).radius is not None)
+    def radius(arms: Any, params: Any) -> Any:
+        return region(policy.init(arms if fixed else None, params), arms, params).radius
 
     kind = np.dtype(task.dtype)
     shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
-    jax.eval_shape(look, jax.ShapeDtypeStruct((task.bandit.num_arms, task.bandit.dim), kind), shapes)
-    return found[0]
+    arms = jax.ShapeDtypeStruct((task.bandit.num_arms, task.bandit.dim), kind)
+    return jax.eval_shape(radius, arms, shapes) is not None
 
 
 def _time(task: Task, progress: Progress) -> CellResult:

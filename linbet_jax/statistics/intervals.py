@@ -296,16 +296,9 @@ def trimmed_mean(
 
 
 def share_interval(count: int, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
-    """Interval of a binomial share from `count` successes in n trials.
+    """Interval (low, high) of a binomial share from `count` successes in n trials; no trial has no interval.
 
-    Args:
-        count: successes, in [0, n].
-        n: trials; 0 has no interval.
-        level: of the interval.
-        method: "wilson" (coverage near the level), or "clopper-pearson" (never below it).
-
-    Returns:
-        (low, high).
+    The method is "wilson" (coverage near the level), or "clopper-pearson" (never below it).
 
     Raises:
         ValueError: an unknown method, or a count that is not a whole number in [0, n].
@@ -335,16 +328,8 @@ def win_rate(
 ) -> Share:
     """Share of seeds in which the first value (a final regret) is the smaller one; a tie is no win.
 
-    Args:
-        first: `[S]` one policy's values, the same seeds in the same order as
-        second: `[S]` the other's.
-        first_health: of `first`.
-        second_health: of `second`.
-        level: of the interval.
-        method: as in `share_interval`.
-
-    Returns:
-        The share over seeds that are healthy in both.
+    Both are `[S]`, of the same seeds in the same order. The share is over seeds that are healthy in both; its interval
+    is that of `share_interval`.
 
     Raises:
         ValueError: the shapes differ or are not `[S]`.

@@ -130,11 +130,7 @@ class Summary:
     def exceeding(self, threshold: float) -> Estimate:
         """Share of the healthy seeds whose value is above a threshold: how likely a run is that costs more than that.
 
-        Args:
-            threshold: one number, an infinite one too.
-
-        Returns:
-            `[...]` the share with its Clopper-Pearson interval at this summary's level; NaN where no seed is healthy.
+        The share is `[...]`, with its Clopper-Pearson interval at this summary's level; NaN where no seed is healthy.
 
         Raises:
             ValueError: a threshold that is no number.
@@ -150,13 +146,9 @@ class Summary:
         return Estimate(share, low, high, nothing, self.n, self.seeds, self.unhealthy, self.level, "clopper-pearson")
 
     def quantile(self, probability: float | Sequence[float]) -> FloatArray:
-        """Quantiles over the healthy seeds (linear interpolation).
+        """Quantiles over the healthy seeds (linear interpolation); NaN when no seed is healthy.
 
-        Args:
-            probability: one number in [0, 1], or several `[Q]`.
-
-        Returns:
-            `[...]`, or `[Q, ...]` for several probabilities; NaN when no seed is healthy.
+        They are `[...]` for one probability in [0, 1], and `[Q, ...]` for several.
 
         Raises:
             ValueError: a probability outside [0, 1].
@@ -210,17 +202,9 @@ def paired_difference(
     """Summarise `first - second` seed by seed.
 
     Under common random numbers (one key, the same seeds) the two runs met the same noise, so the spread
-    of the differences, not of the runs, is what a comparison should rest on.
-
-    Args:
-        first: `[S, ...]` values of one policy, or its `Result`, which stands for its final regret and health.
-        second: `[S, ...]` values of the other, the same seeds in the same order, or its `Result`.
-        first_health: `[S]` health words of `first`.
-        second_health: `[S]` health words of `second`.
-        level: of the interval.
-
-    Returns:
-        The summary of the differences; a seed counts as unhealthy when either of the two runs is.
+    of the differences, not of the runs, is what a comparison should rest on. Both are `[S, ...]` values of the same
+    seeds in the same order, with health words `[S]`, or a `Result`, which stands for its final regret and health. A
+    seed counts as unhealthy when either of the two runs is.
 
     Raises:
         ValueError: the shapes differ, or two results are of different seeds.
