@@ -152,11 +152,9 @@ def axes_points(ax: Axes) -> tuple[float, float]:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes a figure whole or not at all, the same bytes for the same figure.
+    """Writes any figure of matplotlib's whole or not at all, the same bytes for the same figure.
 
-    Args:
-        figure: of this module, or any other of matplotlib's.
-        path: its suffix says the format: .pdf, .png or .svg.
+    The suffix of the path says the format: .pdf, .png or .svg.
 
     Raises:
         ValueError: not a figure, no path, another suffix, or a folder that is not there.

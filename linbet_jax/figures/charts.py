@@ -249,17 +249,11 @@ def ratio_map(
     title: str = "",
     note: str = "",
 ) -> Figure:
-    """A map of coloured cells with two numbers each, in two halves side by side.
+    """A map of coloured cells with two numbers each, `above` and `below`, in two halves side by side.
 
-    Args:
-        ratio: `[R, C]` decides the colour: blue below 0, red above it, full at 1 and -1; NaN is an empty cell.
-        above: `[R, C]` upper number.
-        below: `[R, C]` lower number.
-        rows: `[R]` names.
-        columns: `[C]` names, those of the left half first; both halves have equally many.
-        halves: their headings.
-        title: above everything.
-        note: below everything.
+    The `ratio` decides the colour: blue below 0, red above it, full at 1 and -1; NaN is an empty cell. All three are
+    `[R, C]`. The names of the left half's columns come first; both halves, whose headings are `halves`, have equally
+    many.
     """
     shades, numbers = np.asarray(ratio, np.float64), (np.asarray(above), np.asarray(below))
     half = len(columns) // 2

@@ -183,14 +183,8 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
 
     A column of numbers is a feature. A column of text is one indicator for each of its values; of further such columns
     the first value is left out, as it would be the sum of the others. Rows with an empty entry are left out; in a .csv
-    NA, NaN, NULL and the like are empty too.
-
-    Args:
-        path: of the file.
-        payoff: the name of the column of payoffs; by default the last.
-
-    Returns:
-        `[n, d]`, `[n]` and `[d]` names.
+    NA, NaN, NULL and the like are empty too. The column of payoffs is by default the last. Returns `[n, d]`, `[n]` and
+    `[d]` names.
 
     Raises:
         ValueError: no such file, another kind of file, no such column, a column of something else.

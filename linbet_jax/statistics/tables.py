@@ -61,10 +61,8 @@ _LATEX = str.maketrans(
 def number(value: SupportsFloat, digits: int | None = None) -> str:
     """A number for people: all digits before the point, thousands separated, and a dash for what does not exist.
 
-    Args:
-        value: any number.
-        digits: significant digits, zeros at the end too: 3.142 or 12,346 for four. Three without zeros by default, and
-            0 for what is below 1e-6, which sums of thousands leave when they are rounded.
+    It has so many significant digits, zeros at the end too: 3.142 or 12,346 for four. By default it has three, without
+    zeros, and is 0 below 1e-6, which sums of thousands leave when they are rounded.
     """
     shown = float(value)
     if math.isnan(shown) or (digits and math.isinf(shown)):
