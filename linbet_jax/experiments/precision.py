@@ -52,13 +52,9 @@ def plan(*, seeds: int | None, full: bool) -> Experiment:
     """T = 10^4 on S1-S4 and T = 10^5 on S1 and S3; with `full` 10^5 on all four, and 256 seeds instead of 32."""
     long = tuple(DATASETS) if full else ("S1", "S3")
     places = [(name, 10_000) for name in DATASETS] + [(name, 100_000) for name in long]
-    return plan_of(places, seeds or (256 if full else 32))
-
-
-def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[str] = POLICIES) -> Experiment:
-    """Every policy on these sets at these horizons, in both types."""
+    seeds = seeds or (256 if full else 32)
     settings = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
-    tasks = [Task.on(name, policy, horizon=pulls, **settings) for name, pulls in places for policy in policies]
+    tasks = [Task.on(name, policy, horizon=pulls, **settings) for name, pulls in places for policy in POLICIES]
     cells = []
     for task in tasks:
         title, both = f"{task.title}/T={task.horizon}", 2 * task.replications

@@ -34,16 +34,11 @@ def counts(horizon: int) -> tuple[int, ...]:
 
 def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
     """T = 2048 and 16 seeds; with `full` the paper's T = 10^4 and 64 seeds."""
-    horizon = 10_000 if full else 2048
-    return plan_of(horizon, seeds or (64 if full else 16), dtype, (PRUNED, *counts(horizon)))
-
-
-def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Experiment:
-    """These M on both sets, `PRUNED` among them."""
+    horizon, seeds = 10_000 if full else 2048, seeds or (64 if full else 16)
     settings: dict[str, Any] = {"horizon": horizon, "seeds": seeds, "scales": SCALES, "key": SEED, "dtype": dtype}
     tasks = {}
     for set_name in SETS:
-        for count in numbers:
+        for count in (PRUNED, *counts(horizon)):
             options = {} if count == PRUNED else {"epochs": count}
             tasks[f"{set_name}/M={count}"] = Task.on(set_name, "tofu", options=options, **settings)
     asked = {"dtype": dtype, "tasks": list(tasks), "horizon": horizon, "seeds": seeds, "key": SEED}

@@ -82,21 +82,17 @@ def task_of(set_name: str, variant: str, horizon: int, seeds: int, dtype: str) -
 
 def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
     """S3 (epsilon 1/2) and S1 (epsilon 1), 16 seeds; with `full` all four, 128 seeds, and T four times as long."""
-    replications = seeds or (128 if full else 16)
+    seeds = seeds or (128 if full else 16)
     tasks = {}
     for set_name in (TIMED_ON, *(name for name in (DATASETS if full else ("S1",)) if name != TIMED_ON)):
         for variant in VARIANTS:
             if variant == "tofu full" and set_name != TIMED_ON:
                 continue  # it plays the arms of the pruned form
-            count = max(1, replications // 4) if variant == "tofu full" else replications
+            count = max(1, seeds // 4) if variant == "tofu full" else seeds
             for horizon in horizons(variant, full):
                 title = f"{set_name}/{variant}/T={horizon}"
                 tasks[title] = task_of(set_name, variant, horizon, count, dtype)
-    return plan_of(tasks, replications, dtype)
-
-
-def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
-    """These tasks, by `set/variant/T=horizon`; those on one of the sets are timed, in further rounds too."""
+    # Those on one of the sets are timed, in further rounds too.
     timed = {title: task for title, task in tasks.items() if task.place == TIMED_ON}
     once = {title: task for title, task in tasks.items() if title not in timed}
     asked = {"dtype": dtype, "tasks": list(tasks), "seeds": seeds, "key": SEED}

@@ -176,21 +176,11 @@ def bootstrap_interval(
 ) -> Estimate:
     """Bootstrap interval of a statistic over seeds: whole seeds are drawn again, with replacement.
 
-    All columns of a curve are resampled with the same draws, as the rows belong together.
-
-    Args:
-        values: over seeds.
-        health: of the seeds.
-        statistic: "mean", "median", or a function of (values, axis=axis of the seeds) that works on stacks of samples
-            and on every column by itself.
-        method: "percentile", or "bca" (bias-corrected and accelerated).
-        level: coverage of the interval, in (0, 1).
-        resamples: number of resampled data sets, 2 at least.
-        seed: of the generator that draws them; equal arguments give equal intervals.
-
-    Returns:
-        The statistic, its interval and the standard deviation over resamples as its standard error; fewer than two
-        healthy seeds have no interval.
+    All columns of a curve are resampled with the same draws, as the rows belong together. The statistic is "mean",
+    "median", or a function of (values, axis=axis of the seeds) that works on stacks of samples and on every column by
+    itself; the method is "percentile", or "bca" (bias-corrected and accelerated). A generator of that seed draws the
+    resamples, 2 at least: equal arguments give equal intervals. The standard error is the standard deviation over
+    resamples; fewer than two healthy seeds have no interval.
 
     Raises:
         ValueError: an unknown statistic or method, or too few resamples.

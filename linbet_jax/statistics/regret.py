@@ -281,9 +281,9 @@ def exponent_interval(
         horizons: `[H]` horizons (pulls), two different ones at least.
         regrets: `[S, H]` final regret of each seed at each horizon.
         health: `[S, H]` or `[S]` health words; a seed counts when it is healthy at every horizon.
-        level: of the interval.
-        resamples: as in `bootstrap_interval`.
-        seed: likewise.
+        level: of the interval, in (0, 1).
+        resamples: number of resampled sets of seeds.
+        seed: of the generator that draws them.
 
     Returns:
         The exponent with its interval; no interval for a single seed, or where a resample has mean regret 0. Two
