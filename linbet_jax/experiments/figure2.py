@@ -74,7 +74,8 @@ def plan(
     def show(results: Mapping[str, CellResult]) -> Outputs:
         runs = [run for task in tasks for run in _runs(task, results[task.title])]
         tuning = [_tuning(task, results[task.title]) for task in tasks]
-        return _outputs(Figure2Runs(runs, tuning, _notes(results), tuning_seeds, horizon is not None))
+        mark = "" if horizon is None else f"QUICK LOOK at T={horizon}, not the paper's T"
+        return _outputs(Figure2Runs(runs, tuning, _notes(results), tuning_seeds, mark))
 
     notice = "" if horizon is None else f"quick look: horizon {horizon}, not the paper's; every output says so"
     return Experiment("figure2", config, dtype, cells, (*shared.CODE, _compute), show, WORKERS, notice)
@@ -234,25 +235,19 @@ class Claim(NamedTuple):
         return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
 
-@dataclasses.dataclass(frozen=True)
-class Figure2Runs:
+class Figure2Runs(NamedTuple):
     """Everything that the outputs show."""
 
     runs: Sequence[CurveRun]  # two of every cell, literal and tuned
     tuning: Sequence[TuningCurve]  # of every cell
     notes: Sequence[str]  # sentences that must travel with the numbers
     tuning_seeds: int  # tuning replications
-    quick_look: bool  # whether the horizons are not the paper's
+    mark: str  # what must be seen on everything that does not have the paper's horizon; empty otherwise
 
     @property
     def sets(self) -> dict[str, list[CurveRun]]:
         """The runs of every set."""
         return shared.grouped(self.runs, lambda run: run.task.place)
-
-    @property
-    def pairs(self) -> list[tuple[CurveRun, CurveRun]]:
-        """The literal and the tuned run of every cell."""
-        return list(zip(self.runs[::2], self.runs[1::2], strict=True))
 
     @property
     def claims(self) -> list[Claim]:
@@ -271,11 +266,6 @@ class Figure2Runs:
         return int(sum(evaluation.values()) + sum(np.count_nonzero(curve.health) for curve in self.tuning))
 
     @property
-    def mark(self) -> str:
-        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
-        return f"QUICK LOOK at T={self.runs[0].task.horizon}, not the paper's T" if self.quick_look else ""
-
-    @property
     def heading(self) -> str:
         """One line that says what this is, and that it is not the paper's horizon where it is not."""
         return "; ".join(filter(None, (self.runs[0].task.setting, self.mark)))
@@ -292,7 +282,7 @@ def _outputs(report: Figure2Runs) -> Outputs:
         "figure2_regret": _figure(report, "regret"),
         "figure2_tuning": tuning_figure(report.tuning, title=report.marked(title), note=note),
     }
-    records = [record for run in report.runs for record in _records(run, report.quick_look)]
+    records = [record for run in report.runs for record in _records(run, bool(report.mark))]
     documents = {"table.md": _markdown(report), "curves.csv": shared.csv_of(records)}
     instances = {
         name: {
@@ -305,7 +295,7 @@ def _outputs(report: Figure2Runs) -> Outputs:
         }
         for name, [run, *_] in report.sets.items()
     }
-    sections = {"quick_look": report.quick_look, "instances": instances}
+    sections = {"quick_look": bool(report.mark), "instances": instances}
     return Outputs(_terminal_text(report), figures, documents, report.unhealthy, sections=sections)
 
 
@@ -324,7 +314,7 @@ def _terminal_text(report: Figure2Runs) -> str:
     """Final payoff and regret, mean ± sd over seeds, under both kinds of radii, and the paper's claim."""
     header = ("set", "policy", "payoff, literal", "regret, literal", "scale", "payoff, tuned", "regret, tuned")
     rows = []
-    for literal, tuned in report.pairs:
+    for literal, tuned in zip(report.runs[::2], report.runs[1::2], strict=True):
         names = (literal.task.place, literal.task.label + "*" * literal.in_pair)
         before, after = ([_mean_sd(run.final(q), unit="") for q in ("payoff", "regret")] for run in (literal, tuned))
         rows.append((*names, *before, f"×{tuned.radius_scale:g}", *after))
