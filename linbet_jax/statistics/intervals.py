@@ -27,21 +27,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, stdtrit
 
-__all__ = [
-    "Estimate",
-    "Share",
-    "bootstrap_interval",
-    "centred_mean",
-    "check_level",
-    "healthy_seeds",
-    "healthy_values",
-    "quantile_interval",
-    "share_interval",
-    "trimmed_count",
-    "trimmed_mean",
-    "win_rate",
-]
-
 FloatArray = NDArray[np.float64]
 
 RESAMPLES = 2000

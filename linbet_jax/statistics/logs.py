@@ -27,8 +27,6 @@ from linbet_jax.simulation.checks import is_number
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval, check_level
 from linbet_jax.statistics.tails import ESTIMATORS, SMALLEST, TailCurve, TailIndex, hill
 
-__all__ = ["LogFit", "from_log", "read_log"]
-
 FloatArray = NDArray[np.float64]
 LARGEST = 1e100  # number that squares and higher moments of sums can do with
 DIGITS = 12  # of theta_star: further ones depend on how many threads a matrix product has

@@ -11,21 +11,6 @@ from typing import TYPE_CHECKING, SupportsFloat
 if TYPE_CHECKING:
     from linbet_jax.statistics.regret import Estimate, Summary
 
-__all__ = [
-    "aligned_table",
-    "between",
-    "csv_text",
-    "duration",
-    "escaped_latex",
-    "escaped_markdown",
-    "interval",
-    "latex_longtable",
-    "latex_table",
-    "markdown_table",
-    "number",
-    "span",
-]
-
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",

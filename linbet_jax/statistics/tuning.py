@@ -25,19 +25,6 @@ from linbet_jax.simulation.display import ProgressChoice, check_progress, showin
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.regret import Summary, summarize
 
-__all__ = [
-    "GRID",
-    "TUNING",
-    "Maker",
-    "Tuning",
-    "TuningCurve",
-    "check_criterion",
-    "choose_scale",
-    "optimism",
-    "tune",
-    "tuning_key",
-]
-
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 TUNING = 2**32 - 1  # folded into the key for tuning; seeds count up from 0 and stay below it
 
