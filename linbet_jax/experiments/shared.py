@@ -155,8 +155,8 @@ class Task:
         What is said of it in `more` is passed on to `simulate_grid`.
         """
         policy, grid = made or self.made()
-        settings: dict[str, Any] = {"horizon": self.horizon, "num_seeds": self.seeds, "num_records": 1, **more}
-        settings = {"key": jax.random.key(self.key), **settings}
+        usual = {"horizon": self.horizon, "num_seeds": self.seeds, "num_records": 1, "key": jax.random.key(self.key)}
+        settings: dict[str, Any] = {**usual, **more}
         advance = None if progress is None else progress.of(settings["horizon"])
         return simulate_grid(policy, grid, self.bandit, dtype=np.dtype(self.dtype), progress=advance, **settings)
 
@@ -364,4 +364,4 @@ def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
 def notes_section(notes: Sequence[str], unhealthy: int, statistic: str = "mean") -> list[str]:
     """Lines of a Markdown section; none where there is nothing to say."""
     ill = f"{unhealthy} replications met something non-finite and are left out of every {statistic}"
-    return listed("Notes", [f"{note}." for note in [*notes, *[ill] * bool(unhealthy)]])
+    return listed("Notes", [f"{note}." for note in ([*notes, ill] if unhealthy else notes)])

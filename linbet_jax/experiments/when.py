@@ -237,6 +237,7 @@ def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, 
         first = result.where("tuning", 1).shaped(len(scales_of(task)), tuning_seeds)
         last = result.where("tuning", 0).shaped(-1, task.seeds)
         scales = (1.0, *map(float, result.facts["chosen"]))
+        # One row stands for all three where nothing is tuned.
         rows = zip(scales, itertools.cycle(last["regret"]), itertools.cycle(last["health"]), strict=False)
         found.append(Finding([Sample(task, *row) for row in rows], first["regret"], first["health"]))
     return found
