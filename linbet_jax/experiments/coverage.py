@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
@@ -50,7 +49,9 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     pulls = horizon or (None if full else HORIZON)
     played: list[tuple[Task, bool]] = []
     for set_name, noise, epsilon in FULL_PROBLEMS if full else PROBLEMS:
-        bandit = problem(set_name, noise, epsilon)
+        bandit = dataset(set_name)
+        if noise is not None:
+            bandit = shared.under(set_name, noise, epsilon, f"{set_name} with {noise.name}")
         other: dict[str, Any] = {"place": bandit.name, "bandit": bandit, "instance": provenance.instance_digest(bandit)}
         for name in POLICIES:
             task = dataclasses.replace(Task.on(set_name, name, horizon=pulls, scales=GRID, key=SEED, **asked), **other)
@@ -71,18 +72,6 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
         return _outputs(points, sorted(notes))
 
     return Experiment("coverage", config, dtype, cells, code=(*shared.CODE, _compute), show=show)
-
-
-def problem(set_name: str, noise: PayoffLaw | None, epsilon: float | None) -> LinearBandit:
-    """A set's arms and theta* under a payoff law."""
-    original = dataset(set_name)
-    if noise is None:
-        return original
-    assert original.arms is not None
-    assert original.theta_star is not None
-    return LinearBandit(
-        original.arms, original.theta_star, noise, epsilon=epsilon, name=f"{set_name} with {noise.name}"
-    )
 
 
 def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:

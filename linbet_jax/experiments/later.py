@@ -60,15 +60,11 @@ def changing_arms(key: jax.Array, pull: jax.Array) -> jax.Array:
 
 def worlds() -> dict[str, LinearBandit]:
     """What is played, by name."""
-    first = dataset("S1")
-    assert first.arms is not None
-    assert first.theta_star is not None
     unit = np.random.default_rng(0).uniform(size=DIM)
-    spikes, stable = TwoPointNoise(0.03), SymmetricStable(1.5)
     return {
         **{name: dataset(name) for name in DATASETS},
-        "spikes": LinearBandit(first.arms, first.theta_star, spikes, epsilon=1.0, name="spikes"),
-        "stable": LinearBandit(first.arms, first.theta_star, stable, epsilon=0.4, name="stable"),
+        "spikes": shared.under("S1", TwoPointNoise(0.03), 1.0, "spikes"),
+        "stable": shared.under("S1", SymmetricStable(1.5), 0.4, "stable"),
         "orthonormal": LinearBandit(np.eye(DIM), unit, CenteredPareto(2.0), epsilon=0.5, name="orthonormal"),
         "changing": LinearBandit.changing_sets(
             changing_arms, unit, StudentT(3.0), arm_norm=1.001, epsilon=1.0, name="changing"

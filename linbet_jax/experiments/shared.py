@@ -16,6 +16,7 @@ from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
 from linbet_jax.experiments.driver import COMPILE_SECONDS, CellResult, Progress, StudyCell, long_form
 from linbet_jax.figures.plotting import Series, policy_label
+from linbet_jax.noise import PayoffLaw
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.policies.policy import Policy
@@ -34,6 +35,14 @@ T = TypeVar("T")
 
 
 # What is played ------------------------------------------------------------------------------------------------------
+
+
+def under(set_name: str, noise: PayoffLaw, epsilon: float | None, name: str) -> LinearBandit:
+    """A data set's arms and theta* under another payoff law."""
+    original = dataset(set_name)
+    assert original.arms is not None
+    assert original.theta_star is not None
+    return LinearBandit(original.arms, original.theta_star, noise, epsilon=epsilon, name=name)
 
 
 @dataclasses.dataclass(frozen=True)
