@@ -51,11 +51,11 @@ def returns() -> Log:
     from pyarrow import csv
 
     rows, payoffs = [], []
+    options = csv.ConvertOptions(null_values=["", ".", "NA", "NaN"])  # no prices
     for place, market in enumerate(MARKETS):
-        table = csv.read_csv(_folder("arch") / "data" / market / f"{market}.csv.gz")
+        table = csv.read_csv(_folder("arch") / "data" / market / f"{market}.csv.gz", convert_options=options)
         column = "Adj Close" if "Adj Close" in table.column_names else table.column_names[-1]
-        # An empty entry, or a dot, is no price.
-        prices = np.array([float(price) for price in table.column(column).to_pylist() if price not in (None, "", ".")])
+        prices = np.asarray(table.column(column).to_numpy(), np.float64)
         prices = prices[np.isfinite(prices) & (prices > 0)]
         daily = 100 * np.diff(prices) / prices[:-1]
         features = np.zeros((daily.size - 1, len(MARKETS) + 1))
