@@ -14,7 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from linbet_jax.figures import plotting
+from linbet_jax.figures import canvas, plotting
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure
 from linbet_jax.policies.oful import OfulParams
 from linbet_jax.statistics.regret import summarize
@@ -203,7 +203,7 @@ def test_what_cannot_be_negative_is_not_drawn_below_0(spread):
     ],
 )
 def test_an_axis_has_one_unit(ticks, shown):
-    assert plotting.OneUnit().format_ticks(ticks) == shown
+    assert canvas.OneUnit().format_ticks(ticks) == shown
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -267,7 +267,7 @@ def test_a_curve_that_only_begins_on_another_one_is_solid():
 
 
 def test_axes_hold_what_is_typical_and_of_the_rest_what_leaves_it_room():
-    limits = plotting.robust_limits
+    limits = canvas.robust_limits
     assert limits([[1.0, 5.0]], [[2.0]]) == (0, 5)
     assert limits([[1.0, 1e9, np.nan]], [[1.0, 2.0]]) == (0, 2)
     assert limits([[-3.0, 30.0, 19.0]], [[1.0, 2.0]]) == (-3, 19)
@@ -314,11 +314,11 @@ def test_a_scale_that_one_seed_rules_leaves_the_axis_of_tuning():
 
 
 def test_spreading_moves_no_more_than_it_must():
-    assert plotting.spread_apart([], 0.1, low=0, high=1) == []
-    assert plotting.spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
-    assert plotting.spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
-    assert plotting.spread_apart([1.0, 0.99, 0.2], 0.1, low=0, high=1) == pytest.approx([1.0, 0.9, 0.2])
-    assert plotting.spread_apart([0.0, 0.0], 0.1, low=0, high=1) == pytest.approx([0.0, 0.1])
+    assert canvas.spread_apart([], 0.1, low=0, high=1) == []
+    assert canvas.spread_apart([0.1, 0.5, 0.9], 0.1, low=0, high=1) == pytest.approx([0.1, 0.5, 0.9])
+    assert canvas.spread_apart([0.5, 0.5], 0.1, low=0, high=1) == pytest.approx([0.45, 0.55])
+    assert canvas.spread_apart([1.0, 0.99, 0.2], 0.1, low=0, high=1) == pytest.approx([1.0, 0.9, 0.2])
+    assert canvas.spread_apart([0.0, 0.0], 0.1, low=0, high=1) == pytest.approx([0.0, 0.1])
 
 
 def test_the_fitted_slope_is_drawn_beside_the_theory_s():  # S7

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import math
+import re
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ from linbet_jax.bandits import separating as hard
 from linbet_jax.bandits.datasets import DATASETS, SEPARATING
 from linbet_jax.errors import InputError
 from linbet_jax.experiments import real, when
-from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.noise import Spikes, StudentT
 from linbet_jax.statistics.tuning import GRID, TuningCurve, optimism
 from linbet_jax.sweep import cells, model, read
@@ -205,8 +206,8 @@ def made_up(policy, regrets, scales=(1.0, 0.1, 0.03), place="trap"):
     spread = np.linspace(0.9, 1.1, 40)
     regret = np.array(regrets)[:, None] * spread
     tuning = np.array([regrets[0]] + [regrets[1]] * (len(GRID) - 1))[:, None] * np.linspace(0.8, 1.2, 32)
-    health = np.zeros((3, 40), np.int64)
-    return when.Finding(task, scales, regret, health, tuning, np.zeros((len(GRID), 32), np.int64))
+    samples = [Sample(task, *row, np.zeros(40, np.int64)) for row in zip(scales, regret, strict=True)]
+    return when.Finding(samples, tuning, np.zeros((len(GRID), 32), np.int64))
 
 
 def test_numbers_become_contests_shares_and_a_map():
@@ -223,8 +224,6 @@ def test_numbers_become_contests_shares_and_a_map():
     assert float(tuned.far.value) == pytest.approx(-10.0 * far)
     assert float(tuned.far.low) <= -10.0 * far <= float(tuned.far.high) < 0
     assert when.uniform_mean(found[0].task) == pytest.approx(1000 * 0.1)
-    assert when.lost(found[0], 0, 100.0)[0] == 1.0
-    assert when.lost(found[0], 1, 100.0)[0] == 0.0
     world = {"trap": when.World("instances", found[0].task.bandit, 1000)}
     outputs = when.outputs(
         "when", world, found, ["MENU does not play that: a reason"], ["A note"], title="A", about="B."
@@ -238,11 +237,17 @@ def test_numbers_become_contests_shares_and_a_map():
     assert float(policies[3]["quantile_0.99"]) == pytest.approx(80.0 * far)
     markdown = outputs.documents["when.md"]
     assert "| trap | OFUL | ×0.1 | ×0.03 | 0 [0, 0] |" in markdown
+    # More than half of uniform play's 100 is lost by every seed of OFUL (60 in the mean) as proved, by none when tuned.
+    assert re.search(r"\| trap \| OFUL: 1.00 \[.*\] \| .* \| OFUL ×0.1: 0.00 \[", markdown)
     assert "- MENU does not play that: a reason." in markdown
     assert "- A note." in markdown
     assert list(outputs.figures) == ["when"]
     ill = dataclasses.replace(found[1], tuning_health=np.ones((len(GRID), 32), np.int64))
     assert when.contest([found[0], ill, found[2]], 1).robust.policy == "crt"
+
+
+def scales_of(finding):
+    return [sample.radius_scale for sample in finding.samples]
 
 
 def computed(policy):
@@ -262,10 +267,10 @@ def computed(policy):
 
 def test_what_is_not_tuned_is_chosen_on_the_tuning_seeds_all_the_same():
     task, finding = computed("uniform")
-    assert (finding.tuning.shape, finding.scales) == ((1, 16), (1.0, 1.0, 1.0))
+    assert (finding.tuning.shape, scales_of(finding)) == ((1, 16), [1.0, 1.0, 1.0])
     np.testing.assert_allclose(finding.tuning[0], played("uniform", task.bandit, 200, 16, key=task.key + 1))
-    assert np.ptp(finding.regret, axis=0).max() == 0.0
-    assert not np.array_equal(finding.regret[0], finding.tuning[0])
+    assert np.ptp([sample.regret for sample in finding.samples], axis=0).max() == 0.0
+    assert not np.array_equal(finding.samples[0].regret, finding.tuning[0])
     for radii in range(3):
         assert finding.promised(radii, "mean") == pytest.approx(finding.tuning.mean())
 
@@ -273,9 +278,9 @@ def test_what_is_not_tuned_is_chosen_on_the_tuning_seeds_all_the_same():
 def test_a_cell_tunes_by_mean_and_by_a_quantile_on_other_seeds():
     task, finding = computed("oful")
     assert finding.tuning.shape == (len(GRID), 16)
-    assert finding.scales[1] == GRID[int(np.argmin(finding.tuning.mean(axis=1)))]
-    assert finding.scales[2] == GRID[int(np.argmin(np.quantile(finding.tuning, 0.9, axis=1)))]
-    np.testing.assert_allclose(finding.regret[0], played("oful", task.bandit, 200, 16, key=task.key))
+    assert scales_of(finding)[1] == GRID[int(np.argmin(finding.tuning.mean(axis=1)))]
+    assert scales_of(finding)[2] == GRID[int(np.argmin(np.quantile(finding.tuning, 0.9, axis=1)))]
+    np.testing.assert_allclose(finding.samples[0].regret, played("oful", task.bandit, 200, 16, key=task.key))
 
 
 # Real logs

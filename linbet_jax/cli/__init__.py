@@ -25,14 +25,7 @@ WRONG_INPUT, INTERRUPTED, UNREAD = 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
-
-    Args:
-        argv: the arguments; those of the process by default.
-
-    Returns:
-        The exit status.
-    """
+    """Runs the command of these arguments, by default of the process's own, and returns the exit status."""
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

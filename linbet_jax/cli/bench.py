@@ -9,8 +9,6 @@ from pathlib import Path
 
 from linbet_jax.errors import InputError
 
-__all__ = ["run"]
-
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 

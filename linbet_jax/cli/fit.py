@@ -9,8 +9,6 @@ from pathlib import Path
 
 from linbet_jax.errors import InputError
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Fits a bandit to a log, prints what it says, and writes a picture and a sweep file.
@@ -18,6 +16,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         InputError: what the log's own checks say.
     """
+    from linbet_jax.cli.progress import TerminalReporter
     from linbet_jax.experiments import fit as shown
     from linbet_jax.simulation import runtime
     from linbet_jax.statistics.logs import from_log
@@ -32,9 +31,5 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise InputError(str(error)) from error
     files = shown.write(fit, Path(options.out or f"linbet-fit-{name}"), name=name, source=source.name)
-    if not options.quiet:
-        print(shown.text(fit))
-        print()
-        for path in files:
-            print(path)
+    TerminalReporter(quiet=options.quiet).show(shown.text(fit), files)
     return 0

@@ -10,8 +10,6 @@ from typing import Any
 
 from linbet_jax.statistics.tables import aligned_table
 
-__all__ = ["COMMON", "OPTIONS", "listed", "run"]
-
 COMMON = {
     "horizon": "T, pulls; it enters levels and radii, and decides MENU's and MoM's epochs",
     "delta": "failure probability, in (0, 1); 0.1 by default",
@@ -56,7 +54,10 @@ LEGEND = """
   logarithms apart. Any sets: lists of arms, fixed or changing, and balls. Proved for: arms chosen from what was seen,
   or only arms chosen in advance. Time and memory of one replication: K arms, d dimensions, k or r pulls an epoch, C
   doubtful payoffs kept, t pulls so far.
-  After a paper: its idea, with constants derived here. The others have their papers', as the proofs need them."""
+  After a paper: its idea, with constants derived here. The others have their papers', as the proofs need them.
+
+Options of make_policy beside horizon, delta, ridge and radius_scale (None: the bandit's own, or worked out;
+linbet list --json says what each means):"""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,10 +72,6 @@ def run(options: argparse.Namespace) -> int:
     print("Policies:")
     print(aligned_table(["  " + header[0], *header[1:]], rows, left=len(header)))
     print(LEGEND)
-    print(
-        "\nOptions of make_policy beside horizon, delta, ridge and radius_scale (None: the bandit's own, or worked out;"
-    )
-    print("linbet list --json says what each means):")
     for name, policy in found["policies"].items():
         known = ", ".join(f"{option}={about['default']!r}" for option, about in policy["options"].items())
         print(f"  {name} {known or 'none'}")
@@ -97,20 +94,19 @@ def run(options: argparse.Namespace) -> int:
 def listed() -> dict[str, Any]:
     """Everything that can be named, with what each option says."""
     from linbet_jax import noise, policies
-    from linbet_jax.bandits.datasets import DATASETS, SEPARATING
+    from linbet_jax.bandits.datasets import DATASETS, SEPARATING, DatasetSpec
 
     def policy(name: str) -> dict[str, Any]:
         entry = policies.entry(name)
         options = policies.options(name).items()
         about = {option: {"default": default, "says": OPTIONS.get(option, "")} for option, default in options}
         said = {field: getattr(entry, field) for field in ("regret", "valid", "sets", "time", "memory")}
-        return {
-            "label": entry.label,
-            "source": entry.source,
-            "assumes": entry.assumption,
-            **said,
-            "options": about,
-        }
+        return {"label": entry.label, "source": entry.source, "assumes": entry.assumption, **said, "options": about}
+
+    def instance(spec: DatasetSpec) -> dict[str, Any]:
+        said = {field: getattr(spec, field) for field in ("epsilon", "best_mean", "horizon")}
+        sizes = {"K": spec.num_arms, "d": spec.dim, "noise": spec.noise.name}
+        return {**sizes, **said, "policies": list(spec.policies)}
 
     laws = {name: getattr(noise, name) for name in noise.__all__}
     return {
@@ -118,18 +114,7 @@ def listed() -> dict[str, Any]:
         "options of every policy": COMMON,
         "laws": {name: _law(law) for name, law in laws.items() if isinstance(law, type) and hasattr(law, "limits")},
         "instances": {name: dials._asdict() for name, dials in SEPARATING.items()},
-        "sets": {
-            name: {
-                "K": spec.num_arms,
-                "d": spec.dim,
-                "noise": spec.noise.name,
-                "epsilon": spec.epsilon,
-                "best_mean": spec.best_mean,
-                "horizon": spec.horizon,
-                "policies": list(spec.policies),
-            }
-            for name, spec in DATASETS.items()
-        },
+        "sets": {name: instance(spec) for name, spec in DATASETS.items()},
     }
 
 

@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 from linbet_jax._version import __version__
 
-__all__ = ["build_parser"]
-
 DTYPE: dict[str, Any] = {
     "choices": ("float64", "float32"),
     "default": "float64",
@@ -84,25 +82,25 @@ def build_parser() -> argparse.ArgumentParser:
         "tables and numbers into a folder. After a kill the same command carries on where it was.",
     )
     experiments = _subcommands(reproduce, "experiment")
-    _add_command(
+    figure2 = _add_command(
         experiments,
         "figure2",
         module="reproduce",
-        parents=[_reproduce_options()],
         help="the four data sets, all policies, literal and tuned radii: picture, table, curves, manifest",
         description="Figure 2: MENU, MoM, TOFU, CRT and OFUL on S1-S4 at the paper's horizon, lambda and delta, "
         "with the papers' confidence radii (literal), and with radii multiplied by one factor per "
         "policy and set (tuned), which is chosen on replications that the evaluation never uses. After "
         "a kill the same command carries on where it was.",
     )
-    _add_command(
+    table1 = _add_command(
         experiments,
         "table1",
-        parents=[_reproduce_options(played=False)],
         help="the four data sets' constants beside the paper's",
         description="Table 1: K, d, law, epsilon, b, c and the best arm's mean of S1-S4, computed, beside what the "
         "paper prints. Nothing is played.",
     )
+    _add_reproduce_options(figure2, "output folder (default ./linbet-figure2)")
+    _add_reproduce_options(table1, "output folder (default: none, it only prints)", played=False)
     _add_studies(experiments)
     _add_bounds(commands)
     _add_fit(commands)
@@ -133,9 +131,16 @@ def _add_studies(experiments: Any) -> None:
     def study(
         name: str, help: str, description: str, seeds: str, full: str, *, dtype: bool = True, horizon: str = ""
     ) -> argparse.ArgumentParser:
-        options = _study_options(name, seeds, full, dtype=dtype)
-        settings = {"parents": [options], "help": help, "description": description}
-        parser = _add_command(experiments, name, module="reproduce", **settings)
+        """`seeds` and `horizon` are the usual ones, `full` is what `--full` changes; no `dtype`: both are played."""
+        parser = _add_command(experiments, name, module="reproduce", help=help, description=description)
+        parser.add_argument("--seeds", type=_positive, metavar="N", help=f"replications (default {seeds})")
+        whole = f"the large version: {full}; what it costs is said before it starts"
+        parser.add_argument("--full", action="store_true", help=whole)
+        parser.add_argument("--out", type=_folder, metavar="DIR", help=f"output folder (default ./linbet-{name})")
+        if dtype:
+            parser.add_argument("--dtype", **DTYPE)
+        parser.add_argument("--device", **DEVICE)
+        parser.add_argument("--quiet", **QUIET)
         if horizon:
             parser.add_argument("--horizon", type=_positive, metavar="T", help=f"pulls (default {horizon})")
         return parser
@@ -159,15 +164,11 @@ def _add_studies(experiments: Any) -> None:
         seeds="200; --full: 400",
         full="d to 20, four epsilons, T to 10^6, 400 seeds; narrow it with --d, --epsilon and --T",
     )
+    horizons = "horizons, pulls (two at least; default 100,500,2000,10000; --full: 100,1000 and so on to 1000000)"
     for flag, field, kind, said in (
         ("--d", "dims", _positive, "dimensions, even (default 2,4,8; --full: 2,4,8,12,16,20)"),
         ("--epsilon", "epsilons", _real("(0, 1]"), "in (0, 1] (default 0.5,1; --full: 0.25,0.5,0.75,1)"),
-        (
-            "--T",
-            "horizons",
-            _pulls,
-            "horizons, pulls (two at least; default 100,500,2000,10000; --full: 100,1000 and so on to 1000000)",
-        ),
+        ("--T", "horizons", _pulls, horizons),
     ):
         bound.add_argument(flag, dest=field, type=_several(kind), metavar=f"{flag[2:]},...", help=said)
     study(
@@ -236,46 +237,23 @@ def _add_studies(experiments: Any) -> None:
     )
 
 
-def _reproduce_options(*, played: bool = True) -> argparse.ArgumentParser:
+def _add_reproduce_options(parser: argparse.ArgumentParser, out: str, *, played: bool = True) -> None:
     """Options of `figure2` and `table1`; of those that change nothing where nothing is played the help is silent."""
-    options = _Parser(add_help=False)
 
-    def add(flag: str, said: str, *, needed: bool = True, **settings: Any) -> None:
-        options.add_argument(flag, help=said if needed else argparse.SUPPRESS, **settings)
+    def add(flag: str, said: str, **settings: Any) -> None:
+        parser.add_argument(flag, **{"help": said if played else argparse.SUPPRESS, **settings})
 
     pulls = "pulls (default: the paper's, 20000 on S1 and S2, 10000 on S3 and S4; every output says when it is another)"
-    out = "output folder (default ./linbet-figure2)" if played else "output folder (default: none, it only prints)"
-    count: dict[str, Any] = {"type": _positive, "default": 10, "metavar": "N", "needed": played}
+    count: dict[str, Any] = {"type": _positive, "default": 10, "metavar": "N"}
+    sets = "data sets, between commas (default: all four)"
     add("--seeds", "replications (default 10)", **count)
     add("--tuning-seeds", "replications that choose the factor of the tuned radii (default 10)", **count)
-    add("--out", out, type=_folder, metavar="DIR")
-    add("--sets", "data sets, between commas (default: all four)", type=_names, metavar="S1,S3")
-    add("--horizon", pulls, needed=played, type=_positive, metavar="T")
-    add("--dtype", DTYPE["help"], needed=played, choices=DTYPE["choices"], default=DTYPE["default"])
-    options.add_argument("--device", **DEVICE)
-    options.add_argument("--quiet", **QUIET)
-    return options
-
-
-def _study_options(name: str, seeds: str, full: str, *, dtype: bool = True) -> argparse.ArgumentParser:
-    """Options of every experiment that is a study.
-
-    Args:
-        name: of the study.
-        seeds: how many replications there are by default.
-        full: what `--full` changes.
-        dtype: whether one floating-point type is chosen.
-    """
-    options = _Parser(add_help=False)
-    options.add_argument("--seeds", type=_positive, metavar="N", help=f"replications (default {seeds})")
-    whole = f"the large version: {full}; what it costs is said before it starts"
-    options.add_argument("--full", action="store_true", help=whole)
-    options.add_argument("--out", type=_folder, metavar="DIR", help=f"output folder (default ./linbet-{name})")
-    if dtype:
-        options.add_argument("--dtype", **DTYPE)
-    options.add_argument("--device", **DEVICE)
-    options.add_argument("--quiet", **QUIET)
-    return options
+    parser.add_argument("--out", type=_folder, metavar="DIR", help=out)
+    parser.add_argument("--sets", type=_names, metavar="S1,S3", help=sets)
+    add("--horizon", pulls, type=_positive, metavar="T")
+    add("--dtype", DTYPE["help"], choices=DTYPE["choices"], default=DTYPE["default"])
+    parser.add_argument("--device", **DEVICE)
+    parser.add_argument("--quiet", **QUIET)
 
 
 def _add_bounds(commands: Any) -> None:
@@ -292,16 +270,11 @@ def _add_bounds(commands: Any) -> None:
         *("explore_then_commit", "lower-bound"),
     )
     one = f"only this one of {', '.join(policies)}; may be repeated (default: all of them)"
+    order = "moments have order 1 + epsilon; in (0, 1] (required)"
     add("--policy", action="append", choices=policies, metavar="NAME", help=one)
     add("--d", dest="dim", type=_positive, required=True, metavar="d", help="dimension (required)")
     add("--T", dest="horizon", type=_pulls, required=True, metavar="T", help="horizon, pulls: 1e6, say (required)")
-    add(
-        "--epsilon",
-        type=_real("(0, 1]"),
-        required=True,
-        metavar="E",
-        help="moments have order 1 + epsilon; in (0, 1] (required)",
-    )
+    add("--epsilon", type=_real("(0, 1]"), required=True, metavar="E", help=order)
     add("--delta", type=_real("(0, 1)"), default=0.1, metavar="P", help="failure probability (default 0.1)")
     for flag, field, kind, what in (
         ("--ridge", "ridge", positive, "lambda"),
@@ -312,21 +285,11 @@ def _add_bounds(commands: Any) -> None:
         ("--R", "noise_scale", nonnegative, "OFUL's sub-Gaussian noise scale"),
     ):
         add(flag, dest=field, type=kind, default=1.0, metavar="X", help=f"{what} (default 1)")
-    add(
-        "--K",
-        dest="num_arms",
-        type=_positive,
-        metavar="K",
-        help="number of arms, for policies whose bound has it (default d)",
-    )
+    arms = "number of arms, for policies whose bound has it (default d)"
+    pulls = "pulls to print levels and radii at (default 1, T/100, T/10; T is added)"
+    add("--K", dest="num_arms", type=_positive, metavar="K", help=arms)
     add("--L", dest="mean_bound", type=nonnegative, metavar="X", help="bound of the means |<x, theta*>| (default S D)")
-    add(
-        "--at",
-        type=_pulls,
-        nargs="+",
-        metavar="t",
-        help="pulls to print levels and radii at (default 1, T/100, T/10; T is added)",
-    )
+    add("--at", type=_pulls, nargs="+", metavar="t", help=pulls)
 
 
 def _add_fit(commands: Any) -> None:
@@ -390,11 +353,8 @@ def _add_sweep(commands: Any) -> None:
     add("--jobs", type=_positive, metavar="N", help="slurm: number of jobs, each one worker (default 1)")
     add("--cores", type=_positive, metavar="N", help="slurm: cores of a job (default 1)")
     add("--memory", metavar="SIZE", help="slurm: memory of a job, in KB, MB, GB or TB (default 4GB)")
-    add(
-        "--walltime",
-        metavar="TIME",
-        help="slurm: longest time of a job, MINUTES, HH:MM:SS or DAYS-HH:MM:SS (default 01:00:00)",
-    )
+    longest = "slurm: longest time of a job, MINUTES, HH:MM:SS or DAYS-HH:MM:SS (default 01:00:00)"
+    add("--walltime", metavar="TIME", help=longest)
 
 
 def _add_status(commands: Any) -> None:
@@ -423,7 +383,7 @@ def _add_report(commands: Any) -> None:
     formats = "what to write beside the tables, between commas (default: all three)"
     add("folder", metavar="DIR", help="the sweep's folder")
     add("--out", type=_folder, metavar="DIR", help="output folder (default DIR/report)")
-    add("--format", type=_formats, default=kinds, metavar=",".join(kinds), help=formats)
+    add("--format", type=_several(_format), default=kinds, metavar=",".join(kinds), help=formats)
     add("--panels", type=_positive, default=24, metavar="N", help=panels)
     add("--quiet", **QUIET)
 
@@ -489,21 +449,19 @@ def _folder(text: str) -> str:
     return text
 
 
-def _formats(text: str) -> list[str]:
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    for name in names:
-        if name not in ("html", "pdf", "png"):
-            raise argparse.ArgumentTypeError(f"known are html, pdf and png, got {name!r}")
-    return names
+def _format(text: str) -> str:
+    if text not in ("html", "pdf", "png"):
+        raise argparse.ArgumentTypeError(f"known are html, pdf and png, got {text!r}")
+    return text
 
 
 def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name for name in _several(str)(text) if name]
     if not names:
         raise argparse.ArgumentTypeError(f"must name at least one data set, got {text!r}")
-    return list(dict.fromkeys(names))
+    return names
 
 
 def _several(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """Parses values between commas, each as `kind` does."""
-    return lambda text: [kind(part.strip()) for part in text.split(",")]
+    """Parses values between commas, each as `kind` does and each once."""
+    return lambda text: list(dict.fromkeys(kind(part.strip()) for part in text.split(",")))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,19 +15,12 @@ from rich.progress import TimeRemainingColumn as LeftColumn
 
 from linbet_jax.statistics.tables import duration
 
-__all__ = ["SweepReporter", "TerminalReporter"]
-
 
 class TerminalReporter:
-    """What a command says while it works; safe to call from several threads.
-
-    Args:
-        quiet: say nothing at all.
-        columns: more of a live line.
-    """
+    """What a command says while it works; safe to call from several threads."""
 
     def __init__(self, *, quiet: bool, columns: Sequence[ProgressColumn] = ()) -> None:
-        """Decides between a live line, plain lines and silence."""
+        """Decides between a live line, of these further columns too, plain lines and silence."""
         self.quiet = quiet
         self._live: Progress | None = None
         if not quiet and sys.stderr.isatty():
@@ -50,6 +44,11 @@ class TerminalReporter:
         elif not self.quiet:
             print(line, file=sys.stderr, flush=True)
 
+    def show(self, text: str, files: Sequence[Path]) -> None:
+        """What a command has made, on standard output."""
+        if not self.quiet:
+            print(text, *([""] if files else []), *files, sep="\n")
+
     @contextmanager
     def work(self, total: float, description: str) -> Iterator[None]:
         """Shows the progress of `total` units of work for as long as the block runs."""
@@ -72,11 +71,7 @@ class TerminalReporter:
 
 
 class SweepReporter(TerminalReporter):
-    """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left.
-
-    Args:
-        quiet: say nothing at all.
-    """
+    """Progress of a sweep: cells, seed-pulls per second, compile time apart, time left."""
 
     def __init__(self, *, quiet: bool) -> None:
         """Nothing is done yet."""
@@ -108,16 +103,11 @@ class SweepReporter(TerminalReporter):
         with self._lock:
             self._done += 1
             self._compiling += compiling
-        left = self._left()
-        self.say(line + (f", {duration(left)} left" if left is not None and self._live is None else ""))
+        if self._live is None and self._done < self._total and self._spent > 0:  # at the pace so far
+            rest = max(0.0, self._estimated - self._spent)
+            line += f", {duration(rest * (time.monotonic() - self._begun) / self._spent)} left"
+        self.say(line)
         self._show()
-
-    def _left(self) -> float | None:
-        """Seconds left at the pace so far; None at the end and where nothing is known yet."""
-        rest = self._estimated - self._spent
-        if self._done >= self._total or self._spent <= 0:
-            return None
-        return max(0.0, rest) * (time.monotonic() - self._begun) / self._spent
 
     def _rate(self) -> str:
         elapsed = max(time.monotonic() - self._begun, 1e-3)

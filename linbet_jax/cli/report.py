@@ -6,8 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Writes a sweep's report and prints the files; 1, with the reason, unless every cell is done and healthy."""

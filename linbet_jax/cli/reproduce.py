@@ -11,8 +11,6 @@ from pathlib import Path
 from linbet_jax.cli.progress import TerminalReporter
 from linbet_jax.simulation import runtime
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Runs the experiment named in the options and prints its text and files.
@@ -37,11 +35,7 @@ def run(options: argparse.Namespace) -> int:
         reporter.say(experiment.notice)
     out = Path(options.out or f"linbet-{experiment.name}")
     outputs, files = driver.run(experiment, out, kind=took.kind, devices=str(took), reporter=reporter)
-    if not options.quiet:
-        print(outputs.text)
-        print()
-        for path in files:
-            print(path)
+    reporter.show(outputs.text, files)
     for problem in outputs.problems:
         print(f"linbet: {problem}", file=sys.stderr)
     if outputs.unhealthy:

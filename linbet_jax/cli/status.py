@@ -8,8 +8,6 @@ import json
 
 from linbet_jax.statistics.tables import duration
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Prints how far a sweep is; 1 when a cell failed or is damaged, or a replication is unhealthy."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from linbet_jax.sweep.targets import Target
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Computes what is missing of a sweep; 1 when a cell failed or a replication is unhealthy."""
@@ -68,8 +66,6 @@ def _target(options: argparse.Namespace) -> Target | None:
     """Where to run beside this process, from the options of the group `cluster`; None for this process."""
     from linbet_jax.sweep.targets import parse
 
-    slurm = {name: value for name in _SLURM if (value := getattr(options, name)) is not None}
+    known = {name: getattr(options, name) for name in ("queue", "account", "jobs", "cores", "memory", "walltime")}
+    slurm = {name: value for name, value in known.items() if value is not None}
     return parse(options.cluster or "", **slurm) if options.cluster is not None or slurm else None
-
-
-_SLURM = ("queue", "account", "jobs", "cores", "memory", "walltime")

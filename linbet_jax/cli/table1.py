@@ -8,21 +8,14 @@ from pathlib import Path
 from linbet_jax.cli.progress import TerminalReporter
 from linbet_jax.simulation import runtime
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Prints the data sets' constants beside the paper's; with --out also writes them."""
     took = runtime.prepare(options.device)
     from linbet_jax.experiments import table1
 
-    TerminalReporter(quiet=options.quiet).say(f"device: {took} ({options.device})")
+    reporter = TerminalReporter(quiet=options.quiet)
+    reporter.say(f"device: {took} ({options.device})")
     rows = table1.rows(options.sets)
-    files = table1.write(rows, Path(options.out)) if options.out else ()
-    if not options.quiet:
-        print(table1.text(rows))
-        if files:
-            print()
-        for path in files:
-            print(path)
+    reporter.show(table1.text(rows), table1.write(rows, Path(options.out)) if options.out else ())
     return 0

@@ -16,28 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import dataset
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
 from linbet_jax.experiments.shared import POLICIES, Task
-from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
 from linbet_jax.policies import bystander
 from linbet_jax.statistics.intervals import quantile_interval, share_interval
 from linbet_jax.statistics.tables import aligned_table, markdown_table, number, span
 from linbet_jax.storage import provenance
 
-__all__ = ["POLICIES", "plan"]
-
 PLAY = {False: "adaptive", True: "in advance"}
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 SEED = 5  # of the experiment's key
 HORIZON, SEEDS = 3_000, 128
 FULL_SEEDS = 1_000
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 PROBLEMS: tuple[tuple[str, PayoffLaw | None, float | None], ...] = (  # set, law, epsilon; None is the set's own
@@ -50,16 +44,14 @@ FULL_PROBLEMS = (*PROBLEMS, ("S1", SymmetricPareto(2.0), 0.5), ("S1", CenteredPa
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
-    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons.
-
-    Raises:
-        InputError: a horizon that a policy cannot have.
-    """
+    """128 seeds and T = 3000; with `full` two more laws, 1000 seeds and the paper's horizons."""
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     pulls = horizon or (None if full else HORIZON)
     played: list[tuple[Task, bool]] = []
     for set_name, noise, epsilon in FULL_PROBLEMS if full else PROBLEMS:
-        bandit = problem(set_name, noise, epsilon)
+        bandit = dataset(set_name)
+        if noise is not None:
+            bandit = shared.under(set_name, noise, epsilon, f"{set_name} with {noise.name}")
         other: dict[str, Any] = {"place": bandit.name, "bandit": bandit, "instance": provenance.instance_digest(bandit)}
         for name in POLICIES:
             task = dataclasses.replace(Task.on(set_name, name, horizon=pulls, scales=GRID, key=SEED, **asked), **other)
@@ -82,26 +74,13 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     return Experiment("coverage", config, dtype, cells, code=(*shared.CODE, _compute), show=show)
 
 
-def problem(set_name: str, noise: PayoffLaw | None, epsilon: float | None) -> LinearBandit:
-    """A set's arms and theta* under a payoff law."""
-    original = dataset(set_name)
-    if noise is None:
-        return original
-    assert original.arms is not None
-    assert original.theta_star is not None
-    return LinearBandit(
-        original.arms, original.theta_star, noise, epsilon=epsilon, name=f"{set_name} with {noise.name}"
-    )
-
-
 def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:
     """All scales of one cell as one batch."""
     policy, grid = task.made()
     if in_advance:
         pairs = [bystander(policy, params) for params in grid]
         policy, grid = pairs[0][0], [params for _, params in pairs]
-    pulls = task.horizon * (1 + in_advance)
-    results = shared.play(policy, grid, task, progress.of(pulls), horizon=pulls, coverage=True)
+    results = task.play(progress, (policy, grid), horizon=task.horizon * (1 + in_advance), coverage=True)
     watched = [result.coverage for result in results if result.coverage is not None]
     columns = long_form(
         {"radius_scale": GRID, "seed": range(task.seeds)},
@@ -115,39 +94,22 @@ def _compute(in_advance: bool, task: Task, progress: Progress) -> CellResult:
     return CellResult(columns, {"notes": shared.notes_of(results)})
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class CoveragePoint:
-    """A policy on a law with one scale.
+    """A policy on a law with one scale."""
 
-    Attributes:
-        task: what was played.
-        in_advance: whether the arms were drawn in advance.
-        scale: the radius_scale.
-        unhealthy: replications that are left out.
-        ratios: `[seeds]` worst ratios of the others, sorted.
-        misses: `[seeds - covered]` pulls of the first misses.
-    """
-
-    task: Task
-    in_advance: bool
-    scale: float
-    unhealthy: int
-    ratios: NDArray[np.float64]
-    misses: NDArray[np.int64]
+    task: Task  # what was played
+    in_advance: bool  # whether the arms were drawn in advance
+    scale: float  # the radius_scale
+    unhealthy: int  # replications that are left out
+    ratios: NDArray[np.float64]  # `[seeds]` worst ratios of the others, sorted
+    misses: NDArray[np.int64]  # `[seeds - covered]` pulls of the first misses
 
     @property
     def problem(self) -> str:
         """Set, law and epsilon, e.g. `S3: Pareto(2), ε=0.5`."""
         bandit = self.task.bandit
         return f"{bandit.name.split()[0]}: {bandit.noise.name}, ε={bandit.epsilon:g}"
-
-    @property
-    def policy(self) -> str:
-        """As tables write it."""
-        return policy_label(self.task.policy)
 
     @property
     def seeds(self) -> int:
@@ -177,9 +139,6 @@ def _points(task: Task, in_advance: bool, result: CellResult) -> list[CoveragePo
     return points
 
 
-# How it is shown -----------------------------------------------------------------------------------------------------
-
-
 def _outputs(points: Sequence[CoveragePoint], notes: Sequence[str]) -> Outputs:
     pulls = " or ".join(f"{horizon:,}" for horizon in sorted({point.task.horizon for point in points}))
     seeds, constants = points[0].task.setting.split(", ", 1)
@@ -197,7 +156,7 @@ def _outputs(points: Sequence[CoveragePoint], notes: Sequence[str]) -> Outputs:
     for name, of_problem in shared.grouped(points, lambda point: point.problem).items():
         rows = shared.wide_rows(
             of_problem,
-            lambda point: (point.policy, PLAY[point.in_advance]),
+            lambda point: (point.task.label, PLAY[point.in_advance]),
             lambda point: point.scale,
             lambda point: span(*point.share),
             GRID,
@@ -234,7 +193,7 @@ NOTE = (
 def _rows(points: Sequence[CoveragePoint], promise: float) -> list[list[str]]:
     """For every law and policy: P(covered) at the literal radii, and where it falls below 1 - delta."""
     rows = []
-    for names, both in shared.grouped(points, lambda point: (point.problem, point.policy)).items():
+    for names, both in shared.grouped(points, lambda point: (point.problem, point.task.label)).items():
         curves = [[point for point in both if point.in_advance == kind] for kind in PLAY]
         shares, lost = [span(*curve[0].share) for curve in curves], [_lost(curve, promise) for curve in curves]
         rows.append([*names, *shares, *lost, _needed(curves[0][0], promise)])
@@ -263,9 +222,9 @@ def _charts(points: Sequence[CoveragePoint], promise: float) -> list[list[Chart]
 
     def chart(title: str, label: str, of_chart: Sequence[CoveragePoint]) -> Chart:
         series = [Series("", "#6E6E6E", [min(GRID), max(GRID)], [promise] * 2, line="--", marker="")]
-        for name, curve in shared.grouped(of_chart, lambda point: point.task.policy).items():
+        for policy, curve in shared.grouped(of_chart, lambda point: point.task.policy).items():
             x, y, low, high = np.array([(point.scale, *point.share) for point in reversed(curve)]).T
-            series.append(Series(policy_label(name), COLORS[name], x, y, low, high))
+            series.append(Series(curve[0].task.label, COLORS[policy], x, y, low, high))
         return Chart(title, "radius_scale", f"P(covered), {label}", series, (True, False), (-0.04, 1.04))
 
     rows = []

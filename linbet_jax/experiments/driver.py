@@ -1,9 +1,13 @@
 """The one runner of all experiments: cells that survive a kill, then the tables and figures made of them.
 
 An experiment is a module of this package with a function `plan(**options) -> Experiment`, which builds and checks
-everything before anything runs. `run` computes its cells, keeps each in the run folder as soon as it is finished (the
-sweeps' store, one Parquet file a cell), and hands their numbers to its `show`. Everything that is written is made from
-the stored cells alone, so that drawing again computes nothing, and a killed run carries on.
+everything before anything runs, and raises InputError for what its policies, theorems or data do not allow. It has
+three parts: what is played (`plan`, and what computes a cell), what that gives (classes), and how it is shown
+(`_outputs`, and what makes its tables, records and charts).
+
+`run` computes its cells, keeps each in the run folder as soon as it is finished (the sweeps' store, one Parquet file a
+cell), and hands their numbers to its `show`. Everything that is written is made from the stored cells alone, so that
+drawing again computes nothing, and a killed run carries on.
 """
 
 from __future__ import annotations
@@ -27,8 +31,6 @@ from linbet_jax.storage import provenance
 from linbet_jax.storage.results import RunFolder, digest, write_text
 from linbet_jax.sweep.store import Store
 
-__all__ = ["CellResult", "Experiment", "Outputs", "Progress", "RunReporter", "StudyCell", "long_form", "run"]
-
 COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
 
@@ -36,17 +38,12 @@ COMPILE_SECONDS = 5.0  # CPU time to trace and compile one program
 
 
 class CellResult(NamedTuple):
-    """What a cell computes.
+    """What a cell computes."""
 
-    Attributes:
-        columns: by name, numbers of one length: a table with one row a replication, or a record of one.
-        facts: JSON-like, what else is to be known: notes, say. It is stored beside the columns.
-        seconds: how long what took, for the manifest alone.
-    """
-
+    # by name, numbers of one length: a table with one row a replication, or a record of one
     columns: Mapping[str, NDArray[Any]]
-    facts: Mapping[str, Any] = {}
-    seconds: Mapping[str, float] = {}
+    facts: Mapping[str, Any] = {}  # JSON-like, what else is to be known: notes, say. It is stored beside the columns
+    seconds: Mapping[str, float] = {}  # how long what took, for the manifest alone
 
     def where(self, column: str, value: float) -> CellResult:
         """The rows alone in which a column has a value."""
@@ -59,72 +56,44 @@ class CellResult(NamedTuple):
 
 
 class StudyCell(NamedTuple):
-    """A piece of work.
+    """A piece of work."""
 
-    Attributes:
-        title: unique; its name in the manifest and on the terminal.
-        identity: JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and
-            options, instance, horizon, seeds, key.
-        pulls: over all its replications.
-        core_seconds: estimate of the CPU time, compiling included.
-        compute: does it.
-        line: what is said of it when it has been computed.
-        alone: nothing else may run meanwhile: it measures time.
-    """
-
-    title: str
+    title: str  # unique; its name in the manifest and on the terminal
+    # JSON-like, everything that decides its numbers beside versions, code, device and dtype: policy and options,
+    # instance, horizon, seeds, key
     identity: Mapping[str, Any]
-    pulls: int
-    core_seconds: float
-    compute: Callable[[Progress], CellResult]
-    line: Callable[[CellResult], str] = lambda result: ""
-    alone: bool = False
+    pulls: int  # over all its replications
+    core_seconds: float  # estimate of the CPU time, compiling included
+    compute: Callable[[Progress], CellResult]  # does it
+    line: Callable[[CellResult], str] = lambda result: ""  # what is said of it when it has been computed
+    alone: bool = False  # nothing else may run meanwhile: it measures time
 
 
 class Outputs(NamedTuple):
-    """What an experiment shows.
+    """What an experiment shows."""
 
-    Attributes:
-        text: for a terminal.
-        figures: by the stem of their files; each is written as PNG and PDF.
-        documents: texts by the name of their files.
-        unhealthy: replications that met something non-finite.
-        problems: findings that make the command end with status 1: a policy below a lower bound, say.
-        sections: JSON-like, what else the manifest should say.
-    """
-
-    text: str
-    figures: Mapping[str, Figure]
-    documents: Mapping[str, str]
-    unhealthy: int
-    problems: Sequence[str] = ()
-    sections: Mapping[str, Any] = {}
+    text: str  # for a terminal
+    figures: Mapping[str, Figure]  # by the stem of their files; each is written as PNG and PDF
+    documents: Mapping[str, str]  # texts by the name of their files
+    unhealthy: int  # replications that met something non-finite
+    problems: Sequence[str] = ()  # findings that make the command end with status 1: a policy below a lower bound, say
+    sections: Mapping[str, Any] = {}  # JSON-like, what else the manifest should say
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """An experiment, built and checked.
+    """An experiment, built and checked."""
 
-    Attributes:
-        name: of its command.
-        config: JSON-like, everything that was asked for; a folder belongs to one configuration.
-        dtype: "float64", "float32", or "both".
-        cells: in the order of the outputs.
-        code: functions, classes or modules that compute the cells: their source is part of what a cell is, so that a
-            change computes it again, while a new caption does not.
-        show: makes the outputs from the cells' results by their titles.
-        workers: cells that are computed side by side.
-        notice: what must be said before it starts.
-    """
-
-    name: str
-    config: Mapping[str, Any]
-    dtype: str
-    cells: Sequence[StudyCell]
+    name: str  # of its command
+    config: Mapping[str, Any]  # JSON-like, everything that was asked for; a folder belongs to one configuration
+    dtype: str  # "float64", "float32", or "both"
+    cells: Sequence[StudyCell]  # in the order of the outputs
+    # functions, classes or modules that compute the cells: their source is part of what a cell is, so that a change
+    # computes it again, while a new caption does not
     code: Sequence[Any]
-    show: Callable[[Mapping[str, CellResult]], Outputs]
-    workers: int = 1
-    notice: str = ""
+    show: Callable[[Mapping[str, CellResult]], Outputs]  # makes the outputs from the cells' results by their titles
+    workers: int = 1  # cells that are computed side by side
+    notice: str = ""  # what must be said before it starts
 
     @property
     def core_seconds(self) -> float:
@@ -142,12 +111,7 @@ class Experiment:
 def long_form(axes: Mapping[str, ArrayLike], values: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     """A table with one row for every combination of the axes' values, the last axis running fastest.
 
-    Args:
-        axes: by name, numbers.
-        values: by name, arrays of the axes' shape, or of one that broadcasts to it.
-
-    Returns:
-        The columns; `column.reshape(shape)` is the array again.
+    The values have the axes' shape, or one that broadcasts to it; `column.reshape(shape)` is the array again.
     """
     places = np.meshgrid(*map(np.asarray, axes.values()), indexing="ij")
     columns = dict(zip(axes, places, strict=True))
@@ -175,15 +139,10 @@ class RunReporter(Protocol):
 
 
 class Progress:
-    """Passes on how many pulls of one cell are done, never more than it has.
-
-    Args:
-        reporter: where to.
-        pulls: of the cell, over all its replications.
-    """
+    """Passes on how many pulls of one cell are done, never more than it has."""
 
     def __init__(self, reporter: RunReporter, pulls: int) -> None:
-        """Nothing is done yet."""
+        """Of a cell with so many pulls, over all its replications, nothing is done yet."""
         self._reporter, self.left = reporter, pulls
 
     def advance(self, pulls: int) -> None:
@@ -212,15 +171,8 @@ def run(
 ) -> tuple[Outputs, tuple[Path, ...]]:
     """Computes what is not in the folder yet, then writes tables, figures and the manifest.
 
-    Args:
-        experiment: what to run.
-        out: the run folder.
-        kind: the device's own name; it decides the last bits of the numbers.
-        devices: the devices in words, for the manifest.
-        reporter: where progress goes.
-
-    Returns:
-        What it shows, and the files that were written.
+    `kind` is the device's own name, which decides the last bits of the numbers, `devices` says the same in words for
+    the manifest. Returns what the experiment shows, and the files that were written.
 
     Raises:
         RunFolderError: the folder holds something else; nothing has been changed then.
@@ -239,13 +191,13 @@ def run(
             status="finished",
             unhealthy=outputs.unhealthy,
             cells={
-                cell.title: {
-                    "id": ids[cell.title],
-                    "identity": cell.identity,
-                    **results[cell.title].facts,
-                    "seconds": results[cell.title].seconds,
+                title: {
+                    "id": ids[title],
+                    "identity": identity,
+                    **results[title].facts,
+                    "seconds": results[title].seconds,
                 }
-                for cell in experiment.cells
+                for title, identity, *_ in experiment.cells
             },
             outputs=[path.name for path in files],
             seconds_of_last_run=round(time.perf_counter() - begun, 3),

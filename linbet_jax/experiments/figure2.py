@@ -27,16 +27,11 @@ from linbet_jax.statistics.tables import aligned_table, interval, markdown_table
 from linbet_jax.statistics.tuning import GRID, TUNING, TuningCurve
 from linbet_jax.storage import provenance
 
-__all__ = ["POLICIES", "plan"]
-
 RADII = ("literal", "tuned")
 RECORDS = 200
 SEED = 0  # of the experiment's key
 WORKERS = 2  # one cell compiles while another runs: a tenth faster on two cores, the same numbers
 _ROUNDING = 1e-6  # relative; float32 sums of gaps agree to about that
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 def plan(
@@ -50,9 +45,6 @@ def plan(
     """Every policy on every set, or on those that are named; T is the paper's unless one is given for all.
 
     Sets are in the order of the panels; `tuning_seeds` replications choose the scale, `seeds` others are shown.
-
-    Raises:
-        InputError: an unknown data set, or a horizon that a policy cannot have.
     """
     settings: dict[str, Any] = {"seeds": seeds, "dtype": dtype, "scales": GRID, "key": SEED}
     names = data_set_names(sets)
@@ -82,7 +74,8 @@ def plan(
     def show(results: Mapping[str, CellResult]) -> Outputs:
         runs = [run for task in tasks for run in _runs(task, results[task.title])]
         tuning = [_tuning(task, results[task.title]) for task in tasks]
-        return _outputs(Figure2Runs(runs, tuning, _notes(results), tuning_seeds, horizon is not None))
+        mark = "" if horizon is None else f"QUICK LOOK at T={horizon}, not the paper's T"
+        return _outputs(Figure2Runs(runs, tuning, _notes(results), tuning_seeds, mark))
 
     notice = "" if horizon is None else f"quick look: horizon {horizon}, not the paper's; every output says so"
     return Experiment("figure2", config, dtype, cells, (*shared.CODE, _compute), show, WORKERS, notice)
@@ -90,43 +83,43 @@ def plan(
 
 def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     """Tuning, then evaluation through the same compiled program."""
-    tuning = task.tuned(tuning_seeds, progress, num_records=RECORDS)
-    chosen = tuning.chosen
+    tuning, chosen = task.tuned(tuning_seeds, progress, num_records=RECORDS)
+    promised = shared.finals(tuning)
     # Two different scales even where tuning chose 1: one alone would be another program, and compile again.
     evaluation = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
     results = evaluation.play(progress, num_records=RECORDS)[: 1 if chosen == 1.0 else 2]
     columns = shared.two_stages(
         long_form(
             {"radius_scale": GRID, "seed": range(tuning_seeds), "pull": [task.horizon]},
-            {"regret": tuning.regret[..., None], "payoff": np.nan, "health": tuning.health[..., None]},
+            {"regret": promised["regret"][..., None], "payoff": np.nan, "health": promised["health"][..., None]},
         ),
         long_form(
             {"radius_scale": evaluation.scales[: len(results)], "seed": range(task.seeds), "pull": results[0].rounds},
             {
-                "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
-                "payoff": np.stack([np.asarray(result.payoff, np.float64) for result in results]),
-                "health": np.stack([result.health for result in results])[..., None],
+                "regret": shared.stacked(results, "regret"),
+                "payoff": shared.stacked(results, "payoff"),
+                "health": shared.finals(results)["health"][..., None],
             },
         ),
     )
     facts = {
         "chosen_radius_scale": chosen,
         "facts": dict(results[0].facts),
-        "notes": sorted({*tuning.notes, *shared.notes_of(results)}),
+        "notes": shared.notes_of([*tuning, *results]),
         "block_size": results[0].block_size,
         "device": results[0].device,
         "prng": results[0].prng,
-        "reruns": {"tuning": tuning.reruns, "evaluation": sum(result.reruns for result in results)},
+        "reruns": {
+            stage: sum(result.reruns for result in played)
+            for stage, played in (("tuning", tuning), ("evaluation", results))
+        },
     }
     seconds = {
-        "compile": tuning.compile_seconds + results[0].compile_seconds,
-        "tuning": tuning.run_seconds,
+        "compile": tuning[0].compile_seconds + results[0].compile_seconds,
+        "tuning": tuning[0].run_seconds,
         "evaluation": results[0].run_seconds,
     }
     return CellResult(columns, facts, seconds)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +223,7 @@ class Claim(NamedTuple):
             return "no interval from one seed" if regret.n else "no seed healthy under both"
         # Two policies that play the same arms in another order add the same gaps in another order.
         rounding = _ROUNDING * max(abs(float(run.final("regret").mean)) for run in self)
-        names = [policy_label(run.task.policy) for run in self]
+        names = [run.task.label for run in self]
         if float(regret.high) < -rounding:
             return f"{names[0]} ahead, as in the paper"
         return f"{names[1]} ahead, against the paper" if float(regret.low) > rounding else "no difference beyond chance"
@@ -242,33 +235,19 @@ class Claim(NamedTuple):
         return f"regret {self.pair} = {regret}: {self.verdict} (payoff difference {payoff})"
 
 
-@dataclasses.dataclass(frozen=True)
-class Figure2Runs:
-    """Everything that the outputs show.
+class Figure2Runs(NamedTuple):
+    """Everything that the outputs show."""
 
-    Attributes:
-        runs: two of every cell, literal and tuned.
-        tuning: of every cell.
-        notes: sentences that must travel with the numbers.
-        tuning_seeds: tuning replications.
-        quick_look: whether the horizons are not the paper's.
-    """
-
-    runs: Sequence[CurveRun]
-    tuning: Sequence[TuningCurve]
-    notes: Sequence[str]
-    tuning_seeds: int
-    quick_look: bool
+    runs: Sequence[CurveRun]  # two of every cell, literal and tuned
+    tuning: Sequence[TuningCurve]  # of every cell
+    notes: Sequence[str]  # sentences that must travel with the numbers
+    tuning_seeds: int  # tuning replications
+    mark: str  # what must be seen on everything that does not have the paper's horizon; empty otherwise
 
     @property
     def sets(self) -> dict[str, list[CurveRun]]:
         """The runs of every set."""
         return shared.grouped(self.runs, lambda run: run.task.place)
-
-    @property
-    def pairs(self) -> list[tuple[CurveRun, CurveRun]]:
-        """The literal and the tuned run of every cell."""
-        return list(zip(self.runs[::2], self.runs[1::2], strict=True))
 
     @property
     def claims(self) -> list[Claim]:
@@ -287,11 +266,6 @@ class Figure2Runs:
         return int(sum(evaluation.values()) + sum(np.count_nonzero(curve.health) for curve in self.tuning))
 
     @property
-    def mark(self) -> str:
-        """What must be seen on everything that does not have the paper's horizon; empty otherwise."""
-        return f"QUICK LOOK at T={self.runs[0].task.horizon}, not the paper's T" if self.quick_look else ""
-
-    @property
     def heading(self) -> str:
         """One line that says what this is, and that it is not the paper's horizon where it is not."""
         return "; ".join(filter(None, (self.runs[0].task.setting, self.mark)))
@@ -301,9 +275,6 @@ class Figure2Runs:
         return "\n".join(filter(None, (title, self.mark)))
 
 
-# How it is shown -----------------------------------------------------------------------------------------------------
-
-
 def _outputs(report: Figure2Runs) -> Outputs:
     title, note = "Tuning: regret against radius_scale", TUNING_NOTE.format(seeds=report.tuning_seeds)
     figures = {
@@ -311,7 +282,7 @@ def _outputs(report: Figure2Runs) -> Outputs:
         "figure2_regret": _figure(report, "regret"),
         "figure2_tuning": tuning_figure(report.tuning, title=report.marked(title), note=note),
     }
-    records = [record for run in report.runs for record in _records(run, report.quick_look)]
+    records = [record for run in report.runs for record in _records(run, bool(report.mark))]
     documents = {"table.md": _markdown(report), "curves.csv": shared.csv_of(records)}
     instances = {
         name: {
@@ -324,13 +295,8 @@ def _outputs(report: Figure2Runs) -> Outputs:
         }
         for name, [run, *_] in report.sets.items()
     }
-    sections = {"quick_look": report.quick_look, "instances": instances}
+    sections = {"quick_look": bool(report.mark), "instances": instances}
     return Outputs(_terminal_text(report), figures, documents, report.unhealthy, sections=sections)
-
-
-def _title(task: Task) -> str:
-    """A set's heading."""
-    return f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
 
 
 def _mean_sd(summary: Summary, *, unit: str = " sd") -> str:
@@ -348,8 +314,8 @@ def _terminal_text(report: Figure2Runs) -> str:
     """Final payoff and regret, mean ± sd over seeds, under both kinds of radii, and the paper's claim."""
     header = ("set", "policy", "payoff, literal", "regret, literal", "scale", "payoff, tuned", "regret, tuned")
     rows = []
-    for literal, tuned in report.pairs:
-        names = (literal.task.place, policy_label(literal.task.policy) + "*" * literal.in_pair)
+    for literal, tuned in zip(report.runs[::2], report.runs[1::2], strict=True):
+        names = (literal.task.place, literal.task.label + "*" * literal.in_pair)
         before, after = ([_mean_sd(run.final(q), unit="") for q in ("payoff", "regret")] for run in (literal, tuned))
         rows.append((*names, *before, f"×{tuned.radius_scale:g}", *after))
     lines = [
@@ -390,7 +356,7 @@ def _figure(report: Figure2Runs, quantity: str) -> Figure:
         ]
         task = runs[0].task
         best = task.bandit.best_mean if quantity == "payoff" else None
-        return Panel(_title(task), curves, reference=best, reference_label="best arm")
+        return Panel(task.described, curves, reference=best, reference_label="best arm")
 
     spread, shown = SPREAD[quantity]
     setting = shared.unbroken(report.runs[0].task.setting)
@@ -433,7 +399,7 @@ def _markdown(report: Figure2Runs) -> str:
     header = ["policy", "radii", "radius_scale"]
     header += [f"{q} {c}" for q in ("payoff", "regret") for c in ("mean", "median", "sd", "interval")]
     for runs in report.sets.values():
-        title = f"{_title(runs[0].task)}, T={runs[0].task.horizon}"
+        title = f"{runs[0].task.described}, T={runs[0].task.horizon}"
         lines += shared.section(title, [*header, "unhealthy"], map(_table_row, runs))
     lines += ["## The paper's claim: its own policy earns more", ""]
     lines += [
@@ -447,13 +413,11 @@ def _markdown(report: Figure2Runs) -> str:
     lines += markdown_table([*header, "seeds"], map(_claim_row, report.claims))
     header = ["set", "policy", *(f"×{scale:g}" for scale in GRID), "unhealthy"]
     lines += shared.section("Tuning: mean final regret by radius_scale", header, map(_tuning_row, report.tuning))
-    if report.notes:
-        lines += ["## Notes", "", *shared.bullets(report.notes)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *shared.listed("Notes", report.notes)])
 
 
 def _table_row(run: CurveRun) -> list[str]:
-    name, cells = policy_label(run.task.policy), []
+    name, cells = run.task.label, []
     for summary in (run.final("payoff"), run.final("regret")):
         cells += [number(summary.mean), number(summary.median), number(summary.sd), interval(summary)]
     unhealthy = f"{np.count_nonzero(run.health)} of {run.health.size}"

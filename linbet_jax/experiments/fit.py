@@ -15,8 +15,6 @@ from linbet_jax.statistics.tables import aligned_table, number, span
 from linbet_jax.statistics.tails import TailIndex
 from linbet_jax.storage.results import replacing
 
-__all__ = ["text", "write"]
-
 SWEEP = """\
 # {name}.toml: the bandit that was fitted to a log. Run it with: linbet sweep {name}.toml
 name = {title}
@@ -48,9 +46,10 @@ def text(fit: LogFit) -> str:
     """The fit in words and numbers."""
     bandit, order = fit.bandit, 1 + fit.epsilon
     means = np.asarray(bandit.means)
+    mean_features = np.asarray(fit.counts @ np.asarray(bandit.arms) / max(1, fit.counts.sum()))
     theta = [
-        [column, number(value, 4), number(played, 4)]
-        for column, value, played in zip(fit.columns, np.asarray(bandit.theta_star), _played(fit), strict=True)
+        [column, number(value, 4), number(feature, 4)]
+        for column, value, feature in zip(fit.columns, np.asarray(bandit.theta_star), mean_features, strict=True)
     ]
     tails = [[f"|residual|, {c.method}", *_index(c.usual)] for c in fit.tails.values()]
     tails += [[side, *_index(index)] for side, index in (("above, Hill", fit.above), ("below, Hill", fit.below))]
@@ -74,16 +73,9 @@ def text(fit: LogFit) -> str:
 
 
 def write(fit: LogFit, out: Path, *, name: str, source: str) -> tuple[Path, ...]:
-    """The picture, the bandit's files and the sweep file.
+    """The picture, the bandit's files and the sweep file, of a fit with one law for all arms.
 
-    Args:
-        fit: of `from_log`, with one law for all arms.
-        out: the folder, which is made where there is none.
-        name: of the set in the sweep file, and of all files.
-        source: of the log, in words.
-
-    Returns:
-        The files.
+    `name` is that of the set in the sweep file, and of all files; `source` says in words what log it was.
 
     Raises:
         InputError: a file of one of these names says something else: another fit, an edited sweep file or the log; or
@@ -117,11 +109,6 @@ def write(fit: LogFit, out: Path, *, name: str, source: str) -> tuple[Path, ...]
 def _rows(matrix: np.ndarray) -> bytes:
     """A CSV of numbers alone, each with a point: a first line of names could be numbers, and be taken for a row."""
     return "".join(",".join(repr(float(value)) for value in row) + "\n" for row in matrix).encode()
-
-
-def _played(fit: LogFit) -> np.ndarray:
-    """`[d]` the mean feature of the log."""
-    return np.asarray(fit.counts @ np.asarray(fit.bandit.arms) / max(1, fit.counts.sum()))
 
 
 def _index(index: TailIndex | None) -> list[str]:

@@ -21,22 +21,19 @@ from numpy.typing import NDArray
 
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import DATASETS, dataset
-from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, StudyCell, long_form
 from linbet_jax.experiments.shared import Task
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure
 from linbet_jax.noise import CenteredPareto, StudentT, SymmetricStable, TwoPointNoise
 from linbet_jax.policies import entry, names
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary, summarize
 from linbet_jax.statistics.tables import aligned_table, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import digest
-
-__all__ = ["plan", "policies", "worlds"]
 
 SEED = 11  # of the experiment's key; tuning draws from the next one
 SEEDS, TUNING_SEEDS, HORIZON = 16, 4, 10_000
@@ -48,9 +45,6 @@ WORKERS = 2  # one cell compiles while another runs; those that measure time run
 TIMED, TIMED_SEEDS = ("S1", "orthonormal"), 32  # where a pull is timed, and with how many replications
 DELTA, RIDGE = 0.1, 1.0
 DIM, ARMS = 10, 20  # of the changing sets
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 def policies() -> list[str]:
@@ -66,15 +60,11 @@ def changing_arms(key: jax.Array, pull: jax.Array) -> jax.Array:
 
 def worlds() -> dict[str, LinearBandit]:
     """What is played, by name."""
-    first = dataset("S1")
-    assert first.arms is not None
-    assert first.theta_star is not None
     unit = np.random.default_rng(0).uniform(size=DIM)
-    spikes, stable = TwoPointNoise(0.03), SymmetricStable(1.5)
     return {
         **{name: dataset(name) for name in DATASETS},
-        "spikes": LinearBandit(first.arms, first.theta_star, spikes, epsilon=1.0, name="spikes"),
-        "stable": LinearBandit(first.arms, first.theta_star, stable, epsilon=0.4, name="stable"),
+        "spikes": shared.under("S1", TwoPointNoise(0.03), 1.0, "spikes"),
+        "stable": shared.under("S1", SymmetricStable(1.5), 0.4, "stable"),
         "orthonormal": LinearBandit(np.eye(DIM), unit, CenteredPareto(2.0), epsilon=0.5, name="orthonormal"),
         "changing": LinearBandit.changing_sets(
             changing_arms, unit, StudentT(3.0), arm_norm=1.001, epsilon=1.0, name="changing"
@@ -86,28 +76,23 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     """16 seeds and T = 10,000 everywhere; with `full` 64 seeds and T = 100,000."""
     pulls = horizon or (FULL_HORIZON if full else HORIZON)
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
-    constants: dict[str, Any] = {"horizon": pulls, "key": SEED, "delta": DELTA, "ridge": RIDGE, **asked}
-    tasks, refused = [], []
-    for place, bandit in worlds().items():
-        instance = _instance(bandit)
-        for name in policies():
-            task = Task(place, bandit, instance, name, scales=(1.0,), **constants)
-            try:
-                task.made()
-            except InputError as error:
-                refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
-                continue
-            seconds = _cell(task).core_seconds
-            if full or seconds <= LONGEST:
-                tasks.append(task)
-            else:
-                refused.append(f"{policy_label(name)} on {place} would take {seconds:.0f} s of a core: --full plays it")
-    cells = [*map(_cell, tasks), *(_time_cell(task) for task in tasks if _timed(task, tasks))]
+    constants: dict[str, Any] = {"scales": (1.0,), "key": SEED, "delta": DELTA, "ridge": RIDGE, **asked}
+    everything = [
+        Task(place, bandit, _instance(bandit), name, pulls, **constants)
+        for place, bandit in worlds().items()
+        for name in policies()
+    ]
+    tasks, cells, refused = shared.affordable(everything, _cell, math.inf if full else LONGEST)
+    for task in tasks:
+        if _timed(task, tasks):
+            task = dataclasses.replace(task, seeds=TIMED_SEEDS)
+            cell = task.cell(_time, title=f"{task.title}/time", replications=2 * TIMED_SEEDS)
+            cells.append(cell._replace(alone=True))
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=TUNING_SEEDS, grid=list(GRID))
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
         times = {title: float(result.facts.get("microseconds", math.nan)) for title, result in results.items()}
-        findings = [_finding(task, results[task.title], times.get(_time_title(task), math.nan)) for task in tasks]
+        findings = [_finding(task, results[task.title], times.get(f"{task.title}/time", math.nan)) for task in tasks]
         return _outputs(findings, [*shared.notes_in(results), *_frozen(tasks)], refused)
 
     return Experiment("later", config, dtype, cells, (*shared.CODE, _compute, _time, changing_arms), show, WORKERS)
@@ -118,24 +103,14 @@ def _cell(task: Task) -> StudyCell:
     return task.cell(_compute, replications=played, records=RECORDS, tuning_seeds=TUNING_SEEDS)
 
 
-def _time_cell(task: Task) -> StudyCell:
-    task = dataclasses.replace(task, seeds=TIMED_SEEDS)
-    return task.cell(_time, title=_time_title(task), replications=2 * TIMED_SEEDS)._replace(alone=True)
-
-
-def _time_title(task: Task) -> str:
-    return f"{task.title}/time"
-
-
 def _frozen(tasks: Sequence[Task]) -> list[str]:
     """What must be said of epochs on sets that change."""
-    of_epochs = [
-        policy_label(task.policy) for task in tasks if task.bandit.changing and task.made()[0].pulls_per_epoch > 1
-    ]
+    changing = [task for task in tasks if task.bandit.changing]
+    of_epochs = ", ".join(task.label for task in changing if task.made()[0].pulls_per_epoch > 1)
     what = (
         "keep the set of an epoch's first pull where sets change: their regrets there do not compare with the others'"
     )
-    return [f"{', '.join(of_epochs)} {what}"] if of_epochs else []
+    return [f"{of_epochs} {what}"] if of_epochs else []
 
 
 def _instance(bandit: LinearBandit) -> str:
@@ -147,7 +122,7 @@ def _instance(bandit: LinearBandit) -> str:
 
 def _has_radius(task: Task) -> bool:
     """Whether a scale can be tuned. Of stages it cannot: small ones leave them empty, and the longest arm is played."""
-    return task.policy not in STAGED and hasattr(task.made()[1][0], "radius_scale")
+    return task.policy not in STAGED and task.tunable
 
 
 def _timed(task: Task, tasks: Sequence[Task]) -> bool:
@@ -158,29 +133,24 @@ def _timed(task: Task, tasks: Sequence[Task]) -> bool:
 
 def _compute(task: Task, progress: Progress) -> CellResult:
     """Tuning, then evaluation through the same compiled program."""
-    watched, advance = _watched(task), progress.of(task.horizon)
-    more: dict[str, Any] = {"num_records": RECORDS, "coverage": watched}
+    more: dict[str, Any] = {"num_records": RECORDS, "coverage": _watched(task)}
     chosen = 1.0
     if _has_radius(task):
         tuning = dataclasses.replace(task, scales=GRID, seeds=TUNING_SEEDS, key=task.key + 1)
-        played = shared.finals(shared.play(*tuning.made(), tuning, advance, **more))
+        played = shared.finals(tuning.play(progress, **more))
         chosen = choose_scale(played["regret"], played["health"])
         # Two different scales even where tuning chose 1: one alone would be another program.
         task = dataclasses.replace(task, scales=(1.0, chosen if chosen != 1.0 else GRID[1]))
-    results = shared.play(*task.made(), task, progress.of(task.horizon), **more)
+    results = task.play(progress, **more)
     columns = long_form(
         {"scale": range(len(results)), "seed": range(task.seeds), "pull": results[0].rounds},
         {
-            "regret": np.stack([np.asarray(result.regret, np.float64) for result in results]),
-            "health": np.stack([result.health for result in results])[..., None],
-            "worst_ratio": np.stack([_ratios(result.coverage, task.seeds) for result in results])[..., None],
+            "regret": shared.stacked(results, "regret"),
+            "health": shared.finals(results)["health"][..., None],
+            "worst_ratio": np.stack([_ratios(result) for result in results])[..., None],
         },
     )
-    facts = {
-        "chosen_radius_scale": chosen,
-        "notes": shared.notes_of(results[:1]),
-    }
-    return CellResult(columns, facts)
+    return CellResult(columns, {"chosen_radius_scale": chosen, "notes": shared.notes_of(results[:1])})
 
 
 def _watched(task: Task) -> bool:
@@ -189,67 +159,49 @@ def _watched(task: Task) -> bool:
     region, fixed = policy.region, task.bandit.arms is not None
     if region is None:
         return False
-    found = []
 
-    def look(arms: Any, params: Any) -> None:
-        found.append(region(policy.init(arms if fixed else None, params), arms, params).radius is not None)
+    def radius(arms: Any, params: Any) -> Any:
+        return region(policy.init(arms if fixed else None, params), arms, params).radius
 
     kind = np.dtype(task.dtype)
     shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
-    jax.eval_shape(look, jax.ShapeDtypeStruct((task.bandit.num_arms, task.bandit.dim), kind), shapes)
-    return found[0]
+    arms = jax.ShapeDtypeStruct((task.bandit.num_arms, task.bandit.dim), kind)
+    return jax.eval_shape(radius, arms, shapes) is not None
 
 
 def _time(task: Task, progress: Progress) -> CellResult:
     """Processor time of a pull of one replication, the second time that a program runs which watches nothing."""
-    shared.play(*task.made(), task, progress.of(task.horizon))
+    task.play(progress)
     begun = time.process_time()
-    shared.play(*task.made(), task, progress.of(task.horizon))
+    task.play(progress)
     microseconds = 1e6 * (time.process_time() - begun) / task.pulls
     return CellResult({"replications": np.array([task.seeds])}, {"microseconds": microseconds, "notes": []})
 
 
-def _ratios(coverage: Any, seeds: int) -> NDArray[np.float64]:
+def _ratios(result: Result) -> NDArray[np.float64]:
     """`[S]` worst ratios of error to radius; NaN where there is no region."""
-    return np.full(seeds, np.nan) if coverage is None else np.asarray(coverage.worst_ratio, np.float64)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
+    seen = result.coverage
+    return np.full(result.health.shape, np.nan) if seen is None else np.asarray(seen.worst_ratio, np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One policy on one world.
+    """One policy on one world."""
 
-    Attributes:
-        task: what was played.
-        pulls: `[R]` pulls that were recorded.
-        literal: `[S, R]` regret with the literal scale.
-        tuned: `[S, R]` with the chosen one; the literal again where nothing is tuned or 1 was chosen.
-        chosen: that scale.
-        health: `[2, S]` health words of both.
-        ratios: `[S]` worst ratios of error to radius under literal play, NaN where there is no region.
-        microseconds: processor time of a pull of one replication; NaN where it was not measured.
-    """
-
-    task: Task
-    pulls: NDArray[np.int64]
-    literal: NDArray[np.float64]
-    tuned: NDArray[np.float64]
-    chosen: float
-    health: NDArray[np.int64]
+    task: Task  # what was played
+    pulls: NDArray[np.int64]  # `[R]` pulls that were recorded
+    literal: NDArray[np.float64]  # `[S, R]` regret with the literal scale
+    tuned: NDArray[np.float64]  # `[S, R]` with the chosen one; the literal again where nothing is tuned or 1 was chosen
+    chosen: float  # that scale
+    health: NDArray[np.int64]  # `[2, S]` health words of both
+    # `[S]` worst ratios of error to radius under literal play, NaN where there is no region
     ratios: NDArray[np.float64]
-    microseconds: float
+    microseconds: float  # processor time of a pull of one replication; NaN where it was not measured
 
     @property
     def ends(self) -> tuple[Summary, Summary]:
         """Final regret, literal and tuned."""
-        literal, tuned = (summarize(regret[:, -1], health) for regret, health in self._both)
-        return literal, tuned
-
-    @property
-    def _both(self) -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-        return list(zip((self.literal, self.tuned), self.health, strict=True))
+        return summarize(self.literal[:, -1], self.health[0]), summarize(self.tuned[:, -1], self.health[1])
 
     @property
     def unhealthy(self) -> int:
@@ -262,9 +214,14 @@ class Finding:
         return summarize(self.literal, self.health[0])
 
     @property
+    def title(self) -> str:
+        """Of its world."""
+        return TITLES.get(self.task.place, self.task.described)
+
+    @property
     def label(self) -> str:
         """The policy's name, with a star where its region is proved for what is played here."""
-        return policy_label(self.task.policy) + "*" * self.proved
+        return self.task.label + "*" * self.proved
 
     @property
     def proved(self) -> bool:
@@ -298,9 +255,6 @@ def _finding(task: Task, result: CellResult, microseconds: float = math.nan) -> 
         ratios=columns["worst_ratio"][0, :, 0],
         microseconds=microseconds,
     )
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 LEGEND = (
@@ -337,63 +291,44 @@ def _outputs(findings: Sequence[Finding], notes: Sequence[str], refused: Sequenc
     unhealthy = sum(finding.unhealthy for finding in findings)
     text, markdown = [], [f"# Every policy beside every other ({setting})", "", legend, ""]
     headlines = [_headline(place, of_place) for place, of_place in places.items()]
-    markdown += ["## Which learns fastest as proved", "", *shared.bullets(headlines)]
+    markdown += shared.listed("Which learns fastest as proved", headlines)
     for of_place in places.values():
-        rows, title = _rows(of_place), _title(of_place[0].task)
+        rows, title = _rows(of_place), of_place[0].title
         text += [title, aligned_table(HEADER, rows, left=1), ""]
         markdown += shared.section(title, HEADER, rows)
     timed = _times(findings)
-    text += [
-        TIME,
-        aligned_table(TIME_HEADER, timed, left=2),
-        "",
-        f"({setting}) {legend}",
-        "",
-        *headlines,
-        *shared.unhealthy_line(unhealthy),
-    ]
+    text += [TIME, aligned_table(TIME_HEADER, timed, left=2), "", f"({setting}) {legend}", "", *headlines]
+    text += shared.unhealthy_line(unhealthy)
     markdown += shared.section(TIME, TIME_HEADER, timed)
-    if refused:
-        markdown += ["## What is not played", "", *shared.bullets(f"{reason}." for reason in refused)]
+    markdown += shared.listed("What is not played", [f"{reason}." for reason in refused])
     markdown += shared.notes_section(notes, unhealthy)
     documents = {"later.md": "\n".join(markdown), "later.csv": shared.csv_of([_record(f) for f in findings])}
     return Outputs("\n".join(text), {"later": _figure(places, setting)}, documents, unhealthy)
 
 
-def _title(task: Task) -> str:
-    plain = f"{task.place}: {task.bandit.noise.name}, K={task.bandit.num_arms}, d={task.bandit.dim}"
-    return TITLES.get(task.place, plain)
-
-
-def _uniform(findings: Sequence[Finding]) -> float:
-    return next(float(f.ends[0].mean) for f in findings if f.task.policy == "uniform")
+def _shares(findings: Sequence[Finding]) -> dict[str, str]:
+    """Every policy's literal regret as a share of uniform play's."""
+    means = {finding.task.policy: float(finding.ends[0].mean) for finding in findings}
+    return {policy: f"{mean / means['uniform']:.3f}" for policy, mean in means.items()}
 
 
 def _headline(place: str, findings: Sequence[Finding]) -> str:
     """The best policy that is proved here, and the best of all, as proved."""
-    uniform = _uniform(findings)
-    best, first = (
-        min(some, key=lambda finding: float(finding.ends[0].mean))
-        for some in ([f for f in findings if f.proved], findings)
-    )
-    said = f"{place}: of those proved here {policy_label(best.task.policy)} learns fastest, {_share(best, uniform)} of"
-    said += " uniform play's regret"
-    return said if first is best else f"{said}; of all {policy_label(first.task.policy)}, {_share(first, uniform)}"
-
-
-def _share(finding: Finding, uniform: float) -> str:
-    return f"{float(finding.ends[0].mean) / uniform:.3f}"
+    shares, in_order = _shares(findings), sorted(findings, key=lambda finding: float(finding.ends[0].mean))
+    first, best = in_order[0].task, next(finding.task for finding in in_order if finding.proved)
+    said = f"{place}: of those proved here {best.label} learns fastest, {shares[best.policy]} of uniform play's regret"
+    return said if first is best else f"{said}; of all {first.label}, {shares[first.policy]}"
 
 
 def _rows(findings: Sequence[Finding]) -> list[list[str]]:
-    uniform = _uniform(findings)
+    shares = _shares(findings)
     ends = [finding.ends for finding in findings]
-    means = np.array([[float(end.mean) for end in both] for both in ends])
+    means = np.array([[literal.mean, tuned.mean] for literal, tuned in ends])
     ranks = 1 + np.sum(means[:, None] > means[None], axis=1)  # equal means have one rank
     rows = []
     for finding, (literal, tuned), (rank, tuned_rank) in zip(findings, ends, ranks, strict=True):
         worst = np.max(finding.ratios)
-        row = [finding.label, shared.mean_text(literal), f"{rank}", _share(finding, uniform), f"×{finding.chosen:g}"]
+        row = [finding.label, shared.mean_text(literal), f"{rank}", shares[finding.task.policy], f"×{finding.chosen:g}"]
         row += [shared.mean_text(tuned), f"{tuned_rank}", span(*finding.covered, digits=2)]
         rows.append([*row, "–" if np.isnan(worst) else number(worst)])
     return rows
@@ -403,29 +338,22 @@ def _times(findings: Sequence[Finding]) -> list[list[str]]:
     """Time of a pull of every policy, and as a ratio to OFUL's where both were measured in one world."""
     timed = [finding for finding in findings if not math.isnan(finding.microseconds)]
     oful = {finding.task.place: finding.microseconds for finding in timed if finding.task.policy == "oful"}
-    return [
-        [
-            policy_label(finding.task.policy),
-            finding.task.place,
-            number(finding.microseconds, 2),
-            number(finding.microseconds / oful.get(finding.task.place, math.nan), 2),
-        ]
-        for finding in timed
-    ]
+    rows = []
+    for finding in timed:
+        place, each = finding.task.place, finding.microseconds
+        rows.append([finding.task.label, place, number(each, 2), number(each / oful.get(place, math.nan), 2)])
+    return rows
 
 
 def _figure(places: Mapping[str, Sequence[Finding]], setting: str) -> Any:
     """Literal regret, a panel for each world, in two rows of equally many."""
     panels = [
-        Panel(
-            _title(findings[0].task),
-            [Curve(f.task.policy, 1.0, f.pulls, f.curve, bold=f.proved) for f in findings],
-        )
-        for findings in places.values()
+        Panel(of_place[0].title, [Curve(f.task.policy, 1.0, f.pulls, f.curve, bold=f.proved) for f in of_place])
+        for of_place in places.values()
     ]
-    rows = 2 if len(panels) % 2 == 0 else 1
+    width = len(panels) // (2 if len(panels) % 2 == 0 else 1)
     return panel_figure(
-        [("literal radii", panels[row * len(panels) // rows : (row + 1) * len(panels) // rows]) for row in range(rows)],
+        [("literal radii", panels[first : first + width]) for first in range(0, len(panels), width)],
         quantity="cumulative pseudo-regret",
         spread="interval",
         nonnegative=True,

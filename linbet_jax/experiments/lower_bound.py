@@ -26,8 +26,6 @@ from linbet_jax.policies.policy import Policy
 from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number, span
 from linbet_jax.storage import provenance
 
-__all__ = ["POLICIES", "plan"]
-
 POLICIES = (*shared.POLICIES, "uniform")
 SCALES = (1.0, 0.03, 0.001)  # literal, near what tuning chooses, and hardly exploring
 DIMS, EPSILONS, HORIZONS, SEEDS = (2, 4, 8), (0.5, 1.0), (100, 500, 2_000, 10_000), 200
@@ -39,9 +37,6 @@ BOUND_COLOR = "#333333"
 LINES = ("-", "--", ":")  # by scale, the literal one first
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def plan(
     *,
     seeds: int | None,
@@ -51,11 +46,7 @@ def plan(
     epsilons: Sequence[float] | None = None,
     horizons: Sequence[int] | None = None,
 ) -> Experiment:
-    """Every policy for every d, epsilon and T; what is None is as usual, or with `full` as in the large version.
-
-    Raises:
-        InputError: a number out of its range, or a T that the theorem or all policies forbid.
-    """
+    """Every policy for every d, epsilon and T; what is None is as usual, or with `full` as in the large version."""
     dims = sorted(set(dims or (FULL_DIMS if full else DIMS)))
     epsilons = sorted(set(epsilons or (FULL_EPSILONS if full else EPSILONS)))
     horizons = sorted(set(horizons or (FULL_HORIZONS if full else HORIZONS)))
@@ -91,13 +82,14 @@ def plan(
     config = {**asked, "full": full, "cells": [cell.identity for cell in cells]}
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
-        samples = [_beside_the_bound(sample) for task in tasks for sample in task.samples(results[task.title])]
+        samples = []
+        for task in tasks:
+            dim, epsilon = task.bandit.dim, task.bandit.epsilon
+            lower = theory.lower_bound_regret(float(task.horizon), dim=dim, epsilon=epsilon)
+            samples += [BoundedSample(**vars(sample), lower=lower) for sample in task.samples(results[task.title])]
         return _outputs(samples, [*left_out.values(), *shared.notes_in(results)])
 
     return Experiment("lower-bound", config, dtype, cells, shared.CODE, show)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,12 +136,6 @@ class BoundedSample(Sample):
 Curve = Sequence[BoundedSample]  # one (d, epsilon, policy, scale), in order of T
 
 
-def _beside_the_bound(sample: Sample) -> BoundedSample:
-    task = sample.task
-    lower = theory.lower_bound_regret(float(task.horizon), dim=task.bandit.dim, epsilon=task.bandit.epsilon)
-    return BoundedSample(task, sample.radius_scale, sample.regret, sample.health, lower)
-
-
 def problems(samples: Sequence[BoundedSample]) -> tuple[str, ...]:
     """Every mean below the theorem's bound, as a sentence."""
     return tuple(
@@ -169,9 +155,6 @@ def _curves(samples: Sequence[BoundedSample]) -> list[Curve]:
         by_horizon, lambda sample: (*sample.place, policies.index(sample.task.policy), -sample.radius_scale)
     )
     return [curves[name] for name in sorted(curves)]
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(samples: Sequence[BoundedSample], notes: Sequence[str]) -> Outputs:

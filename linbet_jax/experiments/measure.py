@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -20,8 +20,6 @@ from linbet_jax.experiments.driver import CellResult, Progress, StudyCell, long_
 from linbet_jax.experiments.shared import Task
 from linbet_jax.policies.policy import state_bytes as policy_bytes
 from linbet_jax.simulation.results import Result
-
-__all__ = ["first_run", "next_round", "state_bytes", "timed_cells", "times"]
 
 WARM = 1024  # pulls of the run that compiles a program; one program serves every horizon from a stretch of pulls on
 
@@ -45,27 +43,27 @@ def times(results: Mapping[str, CellResult], tasks: Mapping[str, Task], rounds: 
 
 def first_run(task: Task, progress: Progress) -> CellResult:
     """The final regret and health of a task, and its CPU time in seconds."""
-    results, cpu = _timed(task, progress.of(task.horizon))
+    results, cpu = _timed(task, progress)
     columns = long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results))
     return CellResult(columns, {"cpu_seconds": cpu})
 
 
 def next_round(tasks: Sequence[Task], progress: Progress) -> CellResult:
     """CPU seconds of all tasks, one after another."""
-    seconds = [_timed(task, progress.of(task.horizon))[1] for task in tasks]
+    seconds = [_timed(task, progress)[1] for task in tasks]
     return CellResult({"task": np.arange(len(tasks)), "cpu_seconds": np.array(seconds)})
 
 
-def _timed(task: Task, progress: Callable[[int, int], None]) -> tuple[list[Result], float]:
+def _timed(task: Task, progress: Progress) -> tuple[list[Result], float]:
     """Runs a task and measures the run alone; one that still had to compile is run again."""
-    policy, grid = task.made()
+    made = task.made()
 
-    def play(horizon: int, progress: Callable[[int, int], None] | None = None) -> tuple[list[Result], float]:
+    def play(horizon: int, progress: Progress | None = None) -> tuple[list[Result], float]:
         begun = time.process_time()
-        results = shared.play(policy, grid, task, progress, horizon=horizon)
+        results = task.play(progress, made, horizon=horizon)
         return results, time.process_time() - begun
 
-    if policy.pulls_per_epoch == 1 and task.horizon > WARM:
+    if made[0].pulls_per_epoch == 1 and task.horizon > WARM:
         play(WARM)
     results, cpu = play(task.horizon, progress)
     return (results, cpu) if results[0].compile_seconds == 0 else play(task.horizon)

@@ -32,13 +32,11 @@ from linbet_jax.bandits.datasets import DATASETS
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, long_form
 from linbet_jax.experiments.shared import POLICIES, Sample, Task
-from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
+from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
-
-__all__ = ["POLICIES", "plan"]
 
 SCALES = (1.0, 0.03)  # the papers' radii, and radii under which a policy settles on an arm
 DTYPES = ("float64", "float32")
@@ -50,20 +48,13 @@ _HEADER = ("set", "T", "policy", "scale", "agree", "first divergence: min", "med
            "regret", "Δ regret")  # fmt: skip
 
 
-# What is played ------------------------------------------------------------------------------------------------------
-
-
 def plan(*, seeds: int | None, full: bool) -> Experiment:
     """T = 10^4 on S1-S4 and T = 10^5 on S1 and S3; with `full` 10^5 on all four, and 256 seeds instead of 32."""
     long = tuple(DATASETS) if full else ("S1", "S3")
     places = [(name, 10_000) for name in DATASETS] + [(name, 100_000) for name in long]
-    return plan_of(places, seeds or (256 if full else 32))
-
-
-def plan_of(places: Sequence[tuple[str, int]], seeds: int, policies: Sequence[str] = POLICIES) -> Experiment:
-    """Every policy on these sets at these horizons, in both types."""
+    seeds = seeds or (256 if full else 32)
     settings = {"seeds": seeds, "scales": SCALES, "key": SEED, "dtype": DTYPES[0]}
-    tasks = [Task.on(name, policy, horizon=pulls, **settings) for name, pulls in places for policy in policies]
+    tasks = [Task.on(name, policy, horizon=pulls, **settings) for name, pulls in places for policy in POLICIES]
     cells = []
     for task in tasks:
         title, both = f"{task.title}/T={task.horizon}", 2 * task.replications
@@ -89,7 +80,7 @@ def _compute(task: Task, progress: Progress) -> CellResult:
 
     def play(dtype: str, seeds: NDArray[np.int64]) -> list[Result]:
         same = dataclasses.replace(task, dtype=dtype)
-        return shared.play(policy, grid, same, None, num_seeds=None, seeds=seeds, trace=True)
+        return same.play(None, (policy, grid), num_seeds=None, seeds=seeds, trace=True)
 
     groups = []
     for start in range(0, task.seeds, GROUP):
@@ -114,24 +105,14 @@ def _arms(result: Result) -> NDArray[np.int32]:
     return result.trace.arms
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class DtypeComparison:
-    """One policy with one radius scale in both types.
+    """One policy with one radius scale in both types."""
 
-    Attributes:
-        wide: in float64.
-        narrow: in float32.
-        first: [S] first pull at which the arms differ, 0 for none.
-        equal: [S] share of pulls with equal arms.
-    """
-
-    wide: Sample
-    narrow: Sample
-    first: NDArray[np.int64]
-    equal: NDArray[np.float64]
+    wide: Sample  # in float64
+    narrow: Sample  # in float32
+    first: NDArray[np.int64]  # [S] first pull at which the arms differ, 0 for none
+    equal: NDArray[np.float64]  # [S] share of pulls with equal arms
 
     @property
     def task(self) -> Task:
@@ -139,14 +120,9 @@ class DtypeComparison:
         return self.wide.task
 
     @property
-    def policy(self) -> str:
-        """As tables write it."""
-        return policy_label(self.task.policy)
-
-    @property
     def name(self) -> str:
         """As a sentence names it."""
-        return f"{self.task.place} {self.policy} ×{self.wide.radius_scale:g} T={self.task.horizon}"
+        return f"{self.task.place} {self.task.label} ×{self.wide.radius_scale:g} T={self.task.horizon}"
 
     @functools.cached_property
     def difference(self) -> Summary:
@@ -208,7 +184,7 @@ def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
         f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
         f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    for policy, of_policy in shared.grouped(comparisons, lambda c: c.policy).items():
+    for policy, of_policy in shared.grouped(comparisons, lambda c: c.task.label).items():
         shares = []
         for horizon, same in shared.grouped(of_policy, lambda c: c.task.horizon).items():
             count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
@@ -221,15 +197,12 @@ def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
     return sentences
 
 
-# How it is shown -----------------------------------------------------------------------------------------------------
-
-
 def _outputs(comparisons: Sequence[DtypeComparison]) -> Outputs:
     rows, sentences, seeds = [_row(c) for c in comparisons], advice(comparisons), comparisons[0].first.size
     heading = f"float32 against float64, {seeds} seeds, the same noise; Δ is float32 - float64"
     caption = f"float32 against float64 over {seeds} seeds; brackets: 95% intervals."
     markdown = ["# float32 against float64", "", f"The same {seeds} seeds in both types. {LEGEND}", ""]
-    markdown += [*markdown_table(_HEADER, rows), "## When float32 is safe", "", *shared.bullets(sentences)]
+    markdown += [*markdown_table(_HEADER, rows), *shared.listed("When float32 is safe", sentences)]
     figures = {
         f"agreement_{horizon}": chart_figure(
             _charts(of_horizon, horizon),
@@ -260,19 +233,14 @@ def _row(c: DtypeComparison) -> list[str]:
     return [
         c.task.place,
         f"{c.task.horizon:,}",
-        c.policy,
+        c.task.label,
         f"×{c.wide.radius_scale:g}",
         f"{c.agreeing}/{c.first.size} [{low:.2f}, {high:.2f}]",
-        _pull(c.quantile(0)),
-        _pull(c.quantile(0.5)),
+        *("–" if np.isnan(pull) else f"{pull:,.0f}" for pull in (c.quantile(0), c.quantile(0.5))),
         f"{100 * float(np.mean(c.equal)):.1f}%",
         number(c.wide.summary.mean),
         shared.mean_text(c.difference),
     ]
-
-
-def _pull(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:,.0f}"
 
 
 def _records(c: DtypeComparison) -> list[dict[str, object]]:
@@ -297,7 +265,7 @@ def _charts(comparisons: Sequence[DtypeComparison], horizon: int) -> list[list[C
 
     def chart(scale: float, set_name: str, of_set: Sequence[DtypeComparison]) -> Chart:
         series = [
-            Series(c.policy, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
+            Series(c.task.label, COLORS[c.task.policy], *_survival(c.first, horizon), marker="")
             for c in of_set
             if c.wide.radius_scale == scale
         ]

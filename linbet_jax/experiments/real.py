@@ -23,8 +23,6 @@ from linbet_jax.experiments.driver import CellResult, Experiment, Outputs
 from linbet_jax.figures.plotting import tail_figure
 from linbet_jax.statistics.logs import LogFit, from_log
 
-__all__ = ["Log", "delays", "plan", "returns"]
-
 SEEDS, TUNING_SEEDS, HORIZON = 64, 32, 10_000
 FULL_SEEDS, FULL_TUNING_SEEDS, FULL_HORIZON = 512, 64, 100_000
 MARKETS = ("sp500", "nasdaq", "wti")
@@ -37,17 +35,11 @@ ABOUT = (
 
 
 class Log(NamedTuple):
-    """A log.
+    """A log."""
 
-    Attributes:
-        rows: `[n, d]` features.
-        payoffs: `[n]`.
-        columns: `[d]` names.
-    """
-
-    rows: NDArray[np.float64]
-    payoffs: NDArray[np.float64]
-    columns: list[str]
+    rows: NDArray[np.float64]  # `[n, d]` features
+    payoffs: NDArray[np.float64]  # `[n]`
+    columns: list[str]  # `[d]` names
 
 
 def returns() -> Log:
@@ -59,10 +51,11 @@ def returns() -> Log:
     from pyarrow import csv
 
     rows, payoffs = [], []
+    options = csv.ConvertOptions(null_values=["", ".", "NA", "NaN"])  # no prices
     for place, market in enumerate(MARKETS):
-        table = csv.read_csv(_folder("arch") / "data" / market / f"{market}.csv.gz")
+        table = csv.read_csv(_folder("arch") / "data" / market / f"{market}.csv.gz", convert_options=options)
         column = "Adj Close" if "Adj Close" in table.column_names else table.column_names[-1]
-        prices = np.array([_price(value) for value in table.column(column).to_pylist()])
+        prices = np.asarray(table.column(column).to_numpy(), np.float64)
         prices = prices[np.isfinite(prices) & (prices > 0)]
         daily = 100 * np.diff(prices) / prices[:-1]
         features = np.zeros((daily.size - 1, len(MARKETS) + 1))
@@ -70,14 +63,6 @@ def returns() -> Log:
         rows.append(features)
         payoffs.append(daily[1:])
     return Log(np.concatenate(rows), np.concatenate(payoffs), [*MARKETS, "after a fall"])
-
-
-def _price(value: Any) -> float:
-    """A price; NaN for an empty entry or a dot."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def delays() -> Log:
@@ -115,11 +100,7 @@ LOGS = {"returns": returns, "delays": delays}
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
-    """64 seeds and T = 10,000; with `full` 512 seeds and T = 100,000.
-
-    Raises:
-        InputError: a package with data is not there.
-    """
+    """64 seeds and T = 10,000; with `full` 512 seeds and T = 100,000."""
     pulls = horizon or (FULL_HORIZON if full else HORIZON)
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
@@ -128,7 +109,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
         log = read()
         fits[name] = from_log(log.rows, log.payoffs, per_arm=True, columns=log.columns, name=name)
     played = {name: when.World("log", fit.bandit, pulls) for name, fit in fits.items()}
-    tasks, cells, refused = when.cells_of(played, when.players(), full=full, tuning_seeds=tuning_seeds, **asked)
+    tasks, cells, refused = when.cells_of(played, full=full, tuning_seeds=tuning_seeds, **asked)
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=tuning_seeds)
 
     def show(results: Mapping[str, CellResult]) -> Outputs:

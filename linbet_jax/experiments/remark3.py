@@ -20,16 +20,11 @@ from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
 
-__all__ = ["plan"]
-
 SETS = ("S3", "S4")
 SCALES = (1.0, 0.03)
 ROUNDS = 2
 PRUNED = 0  # in place of M: the pruned form
 SEED = 0  # of the experiment's key
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 def counts(horizon: int) -> tuple[int, ...]:
@@ -39,16 +34,11 @@ def counts(horizon: int) -> tuple[int, ...]:
 
 def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
     """T = 2048 and 16 seeds; with `full` the paper's T = 10^4 and 64 seeds."""
-    horizon = 10_000 if full else 2048
-    return plan_of(horizon, seeds or (64 if full else 16), dtype, (PRUNED, *counts(horizon)))
-
-
-def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Experiment:
-    """These M on both sets, `PRUNED` among them."""
+    horizon, seeds = 10_000 if full else 2048, seeds or (64 if full else 16)
     settings: dict[str, Any] = {"horizon": horizon, "seeds": seeds, "scales": SCALES, "key": SEED, "dtype": dtype}
     tasks = {}
     for set_name in SETS:
-        for count in numbers:
+        for count in (PRUNED, *counts(horizon)):
             options = {} if count == PRUNED else {"epochs": count}
             tasks[f"{set_name}/M={count}"] = Task.on(set_name, "tofu", options=options, **settings)
     asked = {"dtype": dtype, "tasks": list(tasks), "horizon": horizon, "seeds": seeds, "key": SEED}
@@ -65,24 +55,14 @@ def plan_of(horizon: int, seeds: int, dtype: str, numbers: Sequence[int]) -> Exp
     return Experiment("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """TOFU with one number of re-truncations on one set.
+    """TOFU with one number of re-truncations on one set."""
 
-    Attributes:
-        task: what was played.
-        samples: one for each scale.
-        seconds: [rounds] CPU time of a seed-pull.
-        bytes: of a replication's state.
-    """
-
-    task: Task
-    samples: Sequence[Sample]
-    seconds: NDArray[np.float64]
-    bytes: int
+    task: Task  # what was played
+    samples: Sequence[Sample]  # one for each scale
+    seconds: NDArray[np.float64]  # [rounds] CPU time of a seed-pull
+    bytes: int  # of a replication's state
 
     @property
     def count(self) -> int:
@@ -153,9 +133,6 @@ def findings(sets: Sets) -> list[str]:
     return sentences
 
 
-# How it is shown -----------------------------------------------------------------------------------------------------
-
-
 def _outputs(sets: Sets) -> Outputs:
     form, _ = next(_beside_pruned(sets))
     setting = f"T = {form.task.horizon:,}, {form.task.seeds} seeds"
@@ -163,7 +140,7 @@ def _outputs(sets: Sets) -> Outputs:
     (header, rows), sentences = _table(sets), findings(sets)
     markdown = ["# Remark 3: TOFU with M re-truncations", "", f"{heading}.", ""]
     markdown += [LEGEND.format(rounds=form.seconds.size), "", *markdown_table(header, rows)]
-    markdown += ["## What it saves", "", *shared.bullets(sentences)]
+    markdown += shared.listed("What it saves", sentences)
     caption = f"TOFU with M re-truncations. {heading}."
     documents = {
         "remark3.md": "\n".join(markdown),

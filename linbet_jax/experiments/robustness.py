@@ -25,8 +25,6 @@ from linbet_jax.statistics.regret import Summary
 from linbet_jax.statistics.tables import aligned_table, number
 from linbet_jax.statistics.tuning import GRID, TUNING
 
-__all__ = ["plan"]
-
 MOMENT_RATIOS = (0.1, 0.2, 0.5, 2.0, 5.0, 10.0)
 EPSILON_RATIOS = (0.1, 0.2, 0.5, 1.5, 2.0, 5.0, 10.0)  # those with epsilon <= 1 are played
 SETS, SEEDS, TUNING_SEEDS = ("S1", "S3"), 48, 10
@@ -36,9 +34,6 @@ RADII = ("literal", "tuned")
 STYLES = {"literal": {"line": "-", "marker": "o"}, "tuned": {"line": "--", "marker": "."}}
 SYMBOLS = {"raw_moment_bound": "b", "central_moment_bound": "c", "epsilon": "ε"}
 KNOWLEDGE = ("b (TOFU, CRT) or c (MENU, MoM)", "ε")  # what is told wrong, in the order of `fields`
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 class Assumption(NamedTuple):
@@ -66,11 +61,7 @@ def assumptions(task: Task) -> list[Assumption]:
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
-    """S1 and S3 with 48 seeds; with `full` all four with 256, and more for tuning. The usual horizon is the paper's.
-
-    Raises:
-        InputError: a horizon that a policy cannot have.
-    """
+    """S1 and S3 with 48 seeds; with `full` all four with 256, and more for tuning. The usual horizon is the paper's."""
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
     tasks = [
@@ -102,8 +93,8 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     All assumptions that share a program play in one batch: all but those of MoM's epsilon.
     """
     assumed = assumptions(task)
-    tuning = assumed[0].told_to(task).tuned(tuning_seeds, progress)
-    task = dataclasses.replace(task, scales=(1.0, tuning.chosen))
+    tuning, chosen = assumed[0].told_to(task).tuned(tuning_seeds, progress)
+    task = dataclasses.replace(task, scales=(1.0, chosen))
     batches: dict[Policy, list[tuple[int, int, Any]]] = {}
     for place, assumption in enumerate(assumed):
         policy, grid = assumption.told_to(task).made()
@@ -111,14 +102,14 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     shape = (len(RADII), len(assumed), task.seeds)
     regret, health, notes = np.zeros(shape), np.zeros(shape, np.int64), set[str]()
     for policy, batch in batches.items():
-        results = shared.play(policy, [params for *_, params in batch], task, progress.of(task.horizon))
+        results = task.play(progress, (policy, [params for *_, params in batch]))
         for (which, place, _), result in zip(batch, results, strict=True):
             regret[which, place], health[which, place] = result.regret[:, -1], result.health
             notes.update(result.notes)
     columns = shared.two_stages(
         long_form(
             {"radius_scale": GRID, "assumption": [0], "seed": range(tuning_seeds)},
-            {"regret": tuning.regret[:, None], "health": tuning.health[:, None]},
+            {name: values[:, None] for name, values in shared.finals(tuning).items()},
         ),
         # The literal scale and the chosen one may be equal: the rows of both are there, one after the other.
         long_form(
@@ -126,10 +117,7 @@ def _compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
             {"regret": regret, "health": health},
         ),
     )
-    return CellResult(columns, {"chosen_radius_scale": tuning.chosen, "notes": sorted(notes)})
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
+    return CellResult(columns, {"chosen_radius_scale": chosen, "notes": sorted(notes)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,9 +167,6 @@ def _of_knowledge(samples: Sequence[AssumedSample], index: int) -> list[AssumedS
     shown = [s for s in samples if s.ratio == 1.0 or s.assumption.field == fields(s.task.policy)[index]]
     curves = shared.grouped(shown, lambda sample: sample.curve).values()
     return [sample for curve in curves for sample in sorted(curve, key=lambda sample: sample.ratio)]
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(samples: Sequence[AssumedSample], notes: Sequence[str], tuning_seeds: int, ill_tuning: int) -> Outputs:

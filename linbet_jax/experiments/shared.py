@@ -16,6 +16,7 @@ from linbet_jax.bandits.datasets import DATASETS, dataset
 from linbet_jax.errors import InputError
 from linbet_jax.experiments.driver import COMPILE_SECONDS, CellResult, Progress, StudyCell, long_form
 from linbet_jax.figures.plotting import Series, policy_label
+from linbet_jax.noise import PayoffLaw
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.policies.policy import Policy
@@ -24,10 +25,8 @@ from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import Summary, exponent_interval, paired_difference, summarize
 from linbet_jax.statistics.tables import csv_text, interval, markdown_table, number
-from linbet_jax.statistics.tuning import TuningCurve, tune
+from linbet_jax.statistics.tuning import choose_scale, tuning_key
 from linbet_jax.storage import provenance
-
-__all__ = ["CODE", "HEAVY_TAILED", "POLICIES", "Sample", "Task"]
 
 HEAVY_TAILED = ("menu", "mom", "tofu", "crt")  # they are told a moment bound
 POLICIES = (*HEAVY_TAILED, "oful")  # those with a confidence region
@@ -38,37 +37,30 @@ T = TypeVar("T")
 # What is played ------------------------------------------------------------------------------------------------------
 
 
+def under(set_name: str, noise: PayoffLaw, epsilon: float | None, name: str) -> LinearBandit:
+    """A data set's arms and theta* under another payoff law."""
+    original = dataset(set_name)
+    assert original.arms is not None
+    assert original.theta_star is not None
+    return LinearBandit(original.arms, original.theta_star, noise, epsilon=epsilon, name=name)
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One policy with its options on one bandit at one horizon, with several radius scales.
+    """One policy with its options on one bandit at one horizon, with several radius scales."""
 
-    Attributes:
-        place: what is played, as titles write it.
-        bandit: what is played.
-        instance: hash of it.
-        policy: registry name.
-        horizon: T, pulls.
-        seeds: replications of each scale.
-        scales: radius_scale.
-        key: the number of the random key.
-        dtype: "float64" or "float32".
-        delta: failure probability.
-        ridge: lambda.
-        options: more of `make_policy`.
-    """
-
-    place: str
-    bandit: LinearBandit
-    instance: str
-    policy: str
-    horizon: int
-    seeds: int
-    scales: tuple[float, ...]
-    key: int
-    dtype: str
-    delta: float
-    ridge: float
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    place: str  # what is played, as titles write it
+    bandit: LinearBandit  # what is played
+    instance: str  # hash of it
+    policy: str  # registry name
+    horizon: int  # T, pulls
+    seeds: int  # replications of each scale
+    scales: tuple[float, ...]  # radius_scale
+    key: int  # the number of the random key
+    dtype: str  # "float64" or "float32"
+    delta: float  # failure probability
+    ridge: float  # lambda
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # more of `make_policy`
 
     @classmethod
     def on(cls, set_name: str, policy: str, *, horizon: int | None = None, **more: Any) -> Task:
@@ -83,6 +75,16 @@ class Task:
         return f"{self.place}/{self.policy}"
 
     @property
+    def label(self) -> str:
+        """The policy, as tables write it."""
+        return policy_label(self.policy)
+
+    @property
+    def described(self) -> str:
+        """What is played, with its law and size."""
+        return f"{self.place}: {self.bandit.noise.name}, K={self.bandit.num_arms}, d={self.bandit.dim}"
+
+    @property
     def setting(self) -> str:
         """Seeds and constants, for headings."""
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}"
@@ -93,6 +95,11 @@ class Task:
         """JSON-like, everything that decides its numbers beside versions, code and device."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "bandit"}
         return {**fields, "scales": list(self.scales), "options": dict(self.options)}
+
+    @property
+    def tunable(self) -> bool:
+        """Whether its policy has a radius to scale."""
+        return hasattr(self.made()[1][0], "radius_scale")
 
     @property
     def replications(self) -> int:
@@ -135,14 +142,10 @@ class Task:
         programs: int = 1,
         **identity: Any,
     ) -> StudyCell:
-        """Its piece of work.
+        """Its piece of work, which `compute` does, by default `final_regret`.
 
-        Args:
-            compute: does it; by default `final_regret`.
-            title: of the cell; by default the task's.
-            replications: of T pulls that are played; by default the task's.
-            programs: how many are compiled.
-            **identity: JSON-like, what decides the numbers beside the task's own fields.
+        It plays so many replications of T pulls and compiles so many programs; `identity` is JSON-like, what decides
+        the numbers beside the task's own fields.
         """
         count = self.replications if replications is None else replications
         return StudyCell(
@@ -153,40 +156,29 @@ class Task:
             functools.partial(compute or final_regret, self),
         )
 
-    def tuned(self, seeds: int, progress: Progress, **more: Any) -> TuningCurve:
-        """The task's scales on so many tuning seeds, which `play` never meets; `more` is passed on to `tune`."""
-        policy, [params, *_] = self.made()
-        [curve] = tune(
-            {self.policy: lambda _: (policy, params)},
-            {self.place: self.bandit},
-            self.scales,
-            horizon=self.horizon,
-            key=jax.random.key(self.key),
-            num_seeds=seeds,
-            dtype=np.dtype(self.dtype),
-            progress=progress.of(self.horizon),
-            **more,
-        )
-        return curve
+    def play(
+        self, progress: Progress | None, made: tuple[Policy, Sequence[Any]] | None = None, **more: Any
+    ) -> list[Result]:
+        """All scales as one batch, or a policy and parameters of one's own, recorded at the horizon.
 
-    def play(self, progress: Progress, **more: Any) -> list[Result]:
-        """All scales as one batch, recorded at the horizon; `more` is passed on to `simulate_grid`."""
-        policy, grid = self.made()
-        return play(policy, grid, self, progress.of(self.horizon), **more)
+        What is said of it in `more` is passed on to `simulate_grid`.
+        """
+        policy, grid = made or self.made()
+        usual = {"horizon": self.horizon, "num_seeds": self.seeds, "num_records": 1, "key": jax.random.key(self.key)}
+        settings: dict[str, Any] = {**usual, **more}
+        advance = None if progress is None else progress.of(settings["horizon"])
+        return simulate_grid(policy, grid, self.bandit, dtype=np.dtype(self.dtype), progress=advance, **settings)
+
+    def tuned(self, seeds: int, progress: Progress, **more: Any) -> tuple[list[Result], float]:
+        """The task's scales on so many tuning seeds, which `play` never meets by itself, and the best of them."""
+        results = self.play(progress, num_seeds=seeds, key=tuning_key(jax.random.key(self.key)), **more)
+        final = finals(results)
+        return results, choose_scale(final["regret"], final["health"], self.scales)
 
     def samples(self, result: CellResult) -> list[Sample]:
         """One for each scale, from what `final_regret` returns."""
         columns = result.shaped(len(self.scales), self.seeds)
         return [Sample(self, *row) for row in zip(self.scales, columns["regret"], columns["health"], strict=True)]
-
-
-def play(
-    policy: Policy, grid: Sequence[Any], task: Task, progress: Callable[[int, int], None] | None, **more: Any
-) -> list[Result]:
-    """Parameters of one's own as one batch, on the task's bandit, horizon, seeds, key and dtype."""
-    settings = {"horizon": task.horizon, "num_seeds": task.seeds, "num_records": 1, **more}
-    key, dtype = jax.random.key(task.key), np.dtype(task.dtype)
-    return simulate_grid(policy, grid, task.bandit, key=key, dtype=dtype, progress=progress, **settings)
 
 
 def final_regret(task: Task, progress: Progress) -> CellResult:
@@ -203,12 +195,15 @@ def two_stages(tuning: Mapping[str, NDArray[Any]], evaluation: Mapping[str, NDAr
     return {"tuning": np.repeat([1, 0], rows), **both}
 
 
+def stacked(results: Iterable[Result], field: str) -> NDArray[np.float64]:
+    """`[G, S, R]` regret or payoff of all results, recorded in float64."""
+    return np.stack([np.asarray(getattr(result, field), np.float64) for result in results])
+
+
 def finals(results: Sequence[Result]) -> dict[str, NDArray[Any]]:
     """Regret at the horizon and health words `[G, S]`."""
-    return {
-        "regret": np.stack([np.asarray(result.regret[:, -1], np.float64) for result in results]),
-        "health": np.stack([result.health for result in results]),
-    }
+    health = np.stack([result.health for result in results])
+    return {"regret": stacked(results, "regret")[..., -1], "health": health}
 
 
 def notes_of(results: Iterable[Result]) -> list[str]:
@@ -216,7 +211,28 @@ def notes_of(results: Iterable[Result]) -> list[str]:
     return sorted({note for result in results for note in result.notes})
 
 
-CODE = (Task, play, final_regret, two_stages, finals, notes_of)  # what computes, for an experiment's `code`
+CODE = (Task, final_regret, two_stages, stacked, finals, notes_of)  # what computes, for an experiment's `code`
+
+
+def affordable(
+    tasks: Iterable[Task], cell: Callable[[Task], StudyCell], longest: float
+) -> tuple[list[Task], list[StudyCell], list[str]]:
+    """The tasks that can be played in so many seconds of a core each, their cells, and why others are not played."""
+    kept, cells, refused = [], [], []
+    for task in tasks:
+        try:
+            task.made()
+        except InputError as error:
+            refused.append(f"{task.label} does not play {task.place}: {str(error).split(': ', 1)[1]}")
+            continue
+        made = cell(task)
+        if made.core_seconds <= longest:
+            kept.append(task)
+            cells.append(made)
+        else:
+            seconds = f"{made.core_seconds:.0f} s"
+            refused.append(f"{task.label} on {task.place} would take {seconds} of a core: --full plays it")
+    return kept, cells, refused
 
 
 def config_of(tasks: Iterable[Task], /, **asked: Any) -> dict[str, Any]:
@@ -290,11 +306,8 @@ def wide_rows(
 def exponent(samples: Sequence[Sample]) -> Estimate:
     """Slope of the log mean regret on the log horizon, with a percentile bootstrap interval over seeds.
 
-    Args:
-        samples: of the same seeds at two different horizons at least; a seed that is unhealthy at any is left out.
-
-    Returns:
-        The exponent; NaN where it does not exist: no seed is healthy, or a mean of 0 has no logarithm.
+    The samples are of the same seeds at two horizons at least; a seed that is unhealthy at any is left out. The slope
+    is NaN where it does not exist: no seed is healthy, or a mean of 0 has no logarithm.
     """
     values = np.stack([sample.regret for sample in samples], axis=1)
     ill = np.any([sample.health != 0 for sample in samples], axis=0)
@@ -346,9 +359,10 @@ def section(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return [f"## {title}", "", *markdown_table(header, rows)]
 
 
-def bullets(sentences: Iterable[str]) -> list[str]:
-    """Lines of a Markdown list, an empty one last."""
-    return [*(f"- {sentence}" for sentence in sentences), ""]
+def listed(title: str, sentences: Iterable[str]) -> list[str]:
+    """Lines of a Markdown section that is a list; none where there is nothing to say."""
+    said = [f"- {sentence}" for sentence in sentences]
+    return [f"## {title}", "", *said, ""] if said else []
 
 
 def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
@@ -358,7 +372,5 @@ def unhealthy_line(unhealthy: int, statistic: str = "mean") -> list[str]:
 
 def notes_section(notes: Sequence[str], unhealthy: int, statistic: str = "mean") -> list[str]:
     """Lines of a Markdown section; none where there is nothing to say."""
-    said = list(notes)
-    if unhealthy:
-        said.append(f"{unhealthy} replications met something non-finite and are left out of every {statistic}")
-    return ["## Notes", "", *bullets(f"{note}." for note in said)] if said else []
+    ill = f"{unhealthy} replications met something non-finite and are left out of every {statistic}"
+    return listed("Notes", [f"{note}." for note in ([*notes, ill] if unhealthy else notes)])

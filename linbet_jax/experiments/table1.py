@@ -12,7 +12,9 @@ from linbet_jax.statistics.tables import aligned_table
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import RunFolder, write_text
 
-__all__ = ["data_set_names", "rows", "text", "write"]
+LEGEND = """\
+b: largest E|payoff|^(1+ε) over the arms, c: largest E|payoff - mean|^(1+ε), both exact from the law.
+In brackets: Table 1 of the paper (– where it gives none)."""
 
 
 def data_set_names(asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -40,22 +42,10 @@ def rows(sets: Sequence[str] | None = None) -> list[dict[str, Any]]:
     table = []
     for name in data_set_names(sets):
         spec, bandit = DATASETS[name], dataset(name)
-        table.append(
-            {
-                "name": name,
-                "num_arms": bandit.num_arms,
-                "dim": bandit.dim,
-                "law": bandit.noise.name,
-                "epsilon": bandit.epsilon,
-                "b": bandit.raw_moment_bound,
-                "c": bandit.central_moment_bound,
-                "best_mean": bandit.best_mean,
-                "paper_b": spec.paper_b,
-                "paper_c": spec.paper_c,
-                "paper_best_mean": spec.best_mean,
-                "instance": provenance.instance_digest(bandit),
-            }
-        )
+        sizes = {"num_arms": bandit.num_arms, "dim": bandit.dim, "law": bandit.noise.name, "epsilon": bandit.epsilon}
+        ours = {"b": bandit.raw_moment_bound, "c": bandit.central_moment_bound, "best_mean": bandit.best_mean}
+        papers = {"paper_b": spec.paper_b, "paper_c": spec.paper_c, "paper_best_mean": spec.best_mean}
+        table.append({"name": name, **sizes, **ours, **papers, "instance": provenance.instance_digest(bandit)})
     return table
 
 
@@ -69,14 +59,7 @@ def text(table: Sequence[Mapping[str, Any]]) -> str:
         cells = [f"{value:.2f} ({'–' if paper is None else f'{paper:.2f}'})" for value, paper in both]
         sizes = [str(row["num_arms"]), str(row["dim"]), row["law"].ljust(width), f"{row['epsilon']:g}"]
         body.append([row["name"], *sizes, *cells])
-    return "\n".join(
-        [
-            aligned_table(header, body),
-            "",
-            "b: largest E|payoff|^(1+ε) over the arms, c: largest E|payoff - mean|^(1+ε), both exact from the law.",
-            "In brackets: Table 1 of the paper (– where it gives none).",
-        ]
-    )
+    return f"{aligned_table(header, body)}\n\n{LEGEND}"
 
 
 def write(table: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, ...]:

@@ -27,8 +27,6 @@ from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import fitted_exponent
 from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
 
-__all__ = ["plan"]
-
 SCALES = (1.0, 0.03)
 # 1024 times powers of 4 are whole numbers of the simulator's stretches: one program serves all of a policy's horizons.
 FIRST = 1024
@@ -40,21 +38,14 @@ SEED = 0  # of the experiment's key
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """A column of the paper's table, or another form of TOFU.
+    """A column of the paper's table, or another form of TOFU."""
 
-    Attributes:
-        label: as tables write it.
-        color: in pictures.
-        complexity: the paper's entry; empty where it has none.
-        storage: likewise.
-        time_from: smallest T that enters the fit of the time: below it the fixed cost of a launch (some milliseconds)
-            or TOFU's first pulls, which leave more payoffs in doubt, show.
-    """
-
-    label: str
-    color: str
-    complexity: str
-    storage: str
+    label: str  # as tables write it
+    color: str  # in pictures
+    complexity: str  # the paper's entry; empty where it has none
+    storage: str  # likewise
+    # smallest T that enters the fit of the time: below it the fixed cost of a launch (some milliseconds) or TOFU's
+    # first pulls, which leave more payoffs in doubt, show
     time_from: int
 
 
@@ -66,9 +57,6 @@ VARIANTS: Mapping[str, Algorithm] = {
     "tofu pruned": Algorithm("TOFU, pruned", "#8C3B00", "", "", 4096),
     "tofu epochs": Algorithm("TOFU, by epochs", "#F2A777", "", "", 4096),
 }
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 def horizons(variant: str, full: bool) -> tuple[int, ...]:
@@ -94,21 +82,17 @@ def task_of(set_name: str, variant: str, horizon: int, seeds: int, dtype: str) -
 
 def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
     """S3 (epsilon 1/2) and S1 (epsilon 1), 16 seeds; with `full` all four, 128 seeds, and T four times as long."""
-    replications = seeds or (128 if full else 16)
+    seeds = seeds or (128 if full else 16)
     tasks = {}
     for set_name in (TIMED_ON, *(name for name in (DATASETS if full else ("S1",)) if name != TIMED_ON)):
         for variant in VARIANTS:
             if variant == "tofu full" and set_name != TIMED_ON:
                 continue  # it plays the arms of the pruned form
-            count = max(1, replications // 4) if variant == "tofu full" else replications
+            count = max(1, seeds // 4) if variant == "tofu full" else seeds
             for horizon in horizons(variant, full):
                 title = f"{set_name}/{variant}/T={horizon}"
                 tasks[title] = task_of(set_name, variant, horizon, count, dtype)
-    return plan_of(tasks, replications, dtype)
-
-
-def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
-    """These tasks, by `set/variant/T=horizon`; those on one of the sets are timed, in further rounds too."""
+    # Those on one of the sets are timed, in further rounds too.
     timed = {title: task for title, task in tasks.items() if task.place == TIMED_ON}
     once = {title: task for title, task in tasks.items() if title not in timed}
     asked = {"dtype": dtype, "tasks": list(tasks), "seeds": seeds, "key": SEED}
@@ -126,9 +110,6 @@ def plan_of(tasks: Mapping[str, Task], seeds: int, dtype: str) -> Experiment:
 
     cells = [*measure.timed_cells(timed, ROUNDS), *measure.timed_cells(once, 0)]
     return Experiment("table2", config, dtype, cells, (*shared.CODE, measure), show)
-
-
-# What it gives -------------------------------------------------------------------------------------------------------
 
 
 class RegretGrowth(NamedTuple):
@@ -151,17 +132,11 @@ class RegretGrowth(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """How the CPU time of a replication grows.
+    """How the CPU time of a replication grows."""
 
-    Attributes:
-        horizons: [H], all that were timed.
-        seconds: [rounds, H] of one replication; the smallest of the rounds counts.
-        time_from: the smallest T that enters the fits.
-    """
-
-    horizons: Sequence[int]
-    seconds: NDArray[np.float64]
-    time_from: int
+    horizons: Sequence[int]  # [H], all that were timed
+    seconds: NDArray[np.float64]  # [rounds, H] of one replication; the smallest of the rounds counts
+    time_from: int  # the smallest T that enters the fits
 
     @property
     def best(self) -> NDArray[np.float64]:
@@ -184,21 +159,13 @@ class Timing:
 
 @dataclasses.dataclass(frozen=True)
 class Measurements:
-    """Everything the outputs say.
+    """Everything the outputs say."""
 
-    Attributes:
-        growths: by set, variant and scale, those that were run.
-        timings: by variant.
-        bytes: of a replication's state at the horizons of `STORAGE`, by variant.
-        seeds: replications.
-        dtype: for the headings.
-    """
-
-    growths: Mapping[tuple[str, str, float], RegretGrowth]
-    timings: Mapping[str, Timing]
-    bytes: Mapping[str, Sequence[int]]
-    seeds: int
-    dtype: str
+    growths: Mapping[tuple[str, str, float], RegretGrowth]  # by set, variant and scale, those that were run
+    timings: Mapping[str, Timing]  # by variant
+    bytes: Mapping[str, Sequence[int]]  # of a replication's state at the horizons of `STORAGE`, by variant
+    seeds: int  # replications
+    dtype: str  # for the headings
 
     @property
     def sets(self) -> list[str]:
@@ -229,12 +196,8 @@ def report_of(
 ) -> Measurements:
     """Fits every exponent of the regret.
 
-    Args:
-        samples: one for each scale, by `set/variant/T=horizon`, horizons increasing.
-        cpu: seconds of a replication `[rounds]`, by the titles of those that were timed.
-        storage: bytes at the horizons of `STORAGE`, by variant.
-        seeds: replications.
-        dtype: for the headings.
+    By `set/variant/T=horizon`, horizons increasing, there are samples, one for each scale, and of those that were timed
+    the CPU seconds of a replication `[rounds]`.
     """
     growths, timings = {}, {}
     for (set_name, variant), titles in shared.grouped(samples, lambda title: tuple(title.split("/")[:2])).items():
@@ -245,9 +208,6 @@ def report_of(
             seconds = np.stack([cpu[title] for title in titles], axis=1)
             timings[variant] = Timing(growth.horizons, seconds, VARIANTS[variant].time_from)
     return Measurements(growths, timings, storage, seeds, dtype)
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 def _outputs(report: Measurements) -> Outputs:
@@ -264,7 +224,7 @@ def _outputs(report: Measurements) -> Outputs:
         markdown += markdown_table(header, rows)
         latex.append(latex_table(header, rows, caption=f"{title}. {report.heading}.", label=f"table:{name}"))
     labels = [variant.label for variant in VARIANTS.values()]
-    markdown += shared.bullets(explained)
+    markdown += [*(f"- {sentence}" for sentence in explained), ""]
     markdown += shared.section("Mean final regret", ["set", "scale", "T", *labels], _regret_rows(report))
     costs = "CPU microseconds of a pull (smallest of all rounds), and bytes of a replication's state"
     markdown += shared.section(costs, ["", "T", *labels], _cost_rows(report))

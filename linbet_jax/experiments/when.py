@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,23 +21,20 @@ from numpy.typing import NDArray
 from linbet_jax.bandits.bandit import LinearBandit
 from linbet_jax.bandits.datasets import separating
 from linbet_jax.bandits.separating import spike_size
-from linbet_jax.errors import InputError
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Progress, StudyCell, long_form
 from linbet_jax.experiments.later import policies as own_policies
-from linbet_jax.experiments.shared import Task
+from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import ratio_map
 from linbet_jax.noise import CenteredPareto, PayoffLaw, Spikes, StudentT
 from linbet_jax.policies import entry
 from linbet_jax.policies.costs import pull_microseconds
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval
-from linbet_jax.statistics.regret import Summary, paired_difference, summarize
+from linbet_jax.statistics.regret import Summary, summarize
 from linbet_jax.statistics.tables import aligned_table, interval, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale, optimism
 from linbet_jax.storage import provenance
-
-__all__ = ["Finding", "World", "cells_of", "findings_of", "plan", "players", "worlds"]
 
 SEED = 13  # of the experiment's key; tuning draws from the next one
 SEEDS, TUNING_SEEDS, HORIZON = 128, 32, 10_000
@@ -54,9 +52,6 @@ TUNED = ("mean", 0.9)  # what a scale is chosen by
 RADII = ("literal", "tuned by mean", "tuned by 0.9-quantile")
 FAR = 0.99  # the quantile that is shown
 FEW = (4, 8, 16)  # tuning seeds whose optimism is shown
-
-
-# What is played ------------------------------------------------------------------------------------------------------
 
 
 class World(NamedTuple):
@@ -137,37 +132,26 @@ def players() -> list[str]:
 
 
 def cells_of(
-    played: Mapping[str, World], names: Sequence[str], *, full: bool, tuning_seeds: int, **asked: Any
+    played: Mapping[str, World], *, full: bool, tuning_seeds: int, **asked: Any
 ) -> tuple[list[Task], list[StudyCell], list[str]]:
-    """Every policy's task and cell in every world, and why others are not played."""
-    tasks, cells, refused = [], [], []
+    """Every player's task and cell in every world, and why others are not played."""
     programs = set()  # worlds of one shape and kind of law share one
-    for place, world in played.items():
-        instance = provenance.instance_digest(world.bandit)
-        constants: dict[str, Any] = {"horizon": world.horizon, "delta": DELTA, "ridge": RIDGE, "key": SEED, **asked}
-        for name in names:
-            task = Task(place, world.bandit, instance, name, scales=(1.0,), **constants)
-            try:
-                task.made()
-            except InputError as error:
-                refused.append(f"{policy_label(name)} does not play {place}: {str(error).split(': ', 1)[1]}")
-                continue
-            count = len(scales_of(task)) * tuning_seeds + (len(RADII) if tuned(task) else 1) * task.seeds
-            program = (name, world.bandit.num_arms, world.bandit.dim, world.horizon, type(world.bandit.noise))
-            cell = task.cell(
-                functools.partial(compute, tuning_seeds),
-                replications=count,
-                programs=int(program not in programs),
-                tuning_seeds=tuning_seeds,
-            )
-            programs.add(program)
-            if full or cell.core_seconds <= LONGEST:
-                tasks.append(task)
-                cells.append(cell)
-            else:
-                seconds = f"{cell.core_seconds:.0f} s"
-                refused.append(f"{policy_label(name)} on {place} would take {seconds} of a core: --full plays it")
-    return tasks, cells, refused
+
+    def cell(task: Task) -> StudyCell:
+        program = (task.policy, task.bandit.num_arms, task.bandit.dim, task.horizon, type(task.bandit.noise))
+        new = program not in programs
+        programs.add(program)
+        count = len(scales_of(task)) * tuning_seeds + (len(RADII) if task.tunable else 1) * task.seeds
+        work = functools.partial(compute, tuning_seeds)
+        return task.cell(work, replications=count, programs=int(new), tuning_seeds=tuning_seeds)
+
+    constants: dict[str, Any] = {"scales": (1.0,), "delta": DELTA, "ridge": RIDGE, "key": SEED, **asked}
+    tasks = [
+        Task(place, world.bandit, provenance.instance_digest(world.bandit), name, world.horizon, **constants)
+        for place, world in played.items()
+        for name in players()
+    ]
+    return shared.affordable(tasks, cell, math.inf if full else LONGEST)
 
 
 def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = None) -> Experiment:
@@ -176,7 +160,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     asked: dict[str, Any] = {"seeds": seeds or (FULL_SEEDS if full else SEEDS), "dtype": dtype}
     tuning_seeds = FULL_TUNING_SEEDS if full else TUNING_SEEDS
     played = worlds(pulls)
-    tasks, cells, refused = cells_of(played, players(), full=full, tuning_seeds=tuning_seeds, **asked)
+    tasks, cells, refused = cells_of(played, full=full, tuning_seeds=tuning_seeds, **asked)
     config = shared.config_of(tasks, **asked, full=full, horizon=pulls, tuning_seeds=tuning_seeds, grid=list(GRID))
 
     def show(results: Mapping[str, CellResult]) -> Outputs:
@@ -189,14 +173,9 @@ def plan(*, seeds: int | None, full: bool, dtype: str, horizon: int | None = Non
     return Experiment("when", config, dtype, cells, CODE, show)
 
 
-def tuned(task: Task) -> bool:
-    """Whether there is a scale to tune."""
-    return hasattr(task.made()[1][0], "radius_scale")
-
-
 def scales_of(task: Task) -> tuple[float, ...]:
     """What the tuning replications play: the grid, or 1 where there is no scale."""
-    return GRID if tuned(task) else (1.0,)
+    return GRID if task.tunable else (1.0,)
 
 
 def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
@@ -205,10 +184,10 @@ def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
     What has no scale plays the tuning replications too: whether it is the robust policy of a contest is chosen on them.
     """
     tuning = dataclasses.replace(task, scales=scales_of(task), seeds=tuning_seeds, key=task.key + 1)
-    first = shared.finals(shared.play(*tuning.made(), tuning, progress.of(task.horizon)))
+    first = shared.finals(tuning.play(progress))
     chosen = [choose_scale(first["regret"], first["health"], tuning.scales, criterion) for criterion in TUNED]
-    task = dataclasses.replace(task, scales=(1.0, *chosen) if tuned(task) else (1.0,))
-    results = shared.play(*task.made(), task, progress.of(task.horizon))
+    task = dataclasses.replace(task, scales=(1.0, *chosen) if task.tunable else (1.0,))
+    results = task.play(progress)
     columns = shared.two_stages(
         long_form({"radius_scale": tuning.scales, "seed": range(tuning_seeds)}, first),
         long_form({"radius_scale": task.scales, "seed": range(task.seeds)}, shared.finals(results)),
@@ -219,28 +198,18 @@ def compute(tuning_seeds: int, task: Task, progress: Progress) -> CellResult:
 CODE = (*shared.CODE, compute, scales_of, sphere, with_bulk)
 
 
-# What it gives -------------------------------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One policy in one world.
+    """One policy in one world."""
 
-    Attributes:
-        task: what was played.
-        scales: `[3]` as in `RADII`; 1 throughout where nothing is tuned.
-        regret: `[3, S]` final regret.
-        health: `[3, S]` health words.
-        tuning: `[G, N]` final regret on the tuning replications; G = 1 where nothing is tuned.
-        tuning_health: likewise.
-    """
+    samples: Sequence[Sample]  # with the scales of `RADII`; the same three times where nothing is tuned
+    tuning: NDArray[np.float64]  # `[G, N]` final regret on the tuning replications; G = 1 where nothing is tuned
+    tuning_health: NDArray[np.int64]  # likewise
 
-    task: Task
-    scales: tuple[float, ...]
-    regret: NDArray[np.float64]
-    health: NDArray[np.int64]
-    tuning: NDArray[np.float64]
-    tuning_health: NDArray[np.int64]
+    @property
+    def task(self) -> Task:
+        """What was played."""
+        return self.samples[0].task
 
     @property
     def policy(self) -> str:
@@ -252,21 +221,12 @@ class Finding:
         """Whether it is one of those that OFUL is compared with."""
         return self.policy not in ("oful", REFERENCE)
 
-    @functools.cached_property
-    def ends(self) -> list[Summary]:
-        """Final regret with every kind of radii."""
-        return [summarize(regret, health) for regret, health in zip(self.regret, self.health, strict=True)]
-
     def promised(self, radii: int, criterion: Any) -> float:
         """The criterion on the tuning replications with the scale of these radii; infinite where one is unhealthy."""
-        row = 0 if len(self.tuning) == 1 else GRID.index(self.scales[radii])
+        row = 0 if len(self.tuning) == 1 else GRID.index(self.samples[radii].radius_scale)
         if np.any(self.tuning_health[row]):
             return math.inf
         return float(np.mean(self.tuning[row]) if criterion == "mean" else np.quantile(self.tuning[row], criterion))
-
-    def label(self, radii: int) -> str:
-        """Policy and scale."""
-        return policy_label(self.policy, self.scales[radii])
 
 
 def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, CellResult]) -> list[Finding]:
@@ -276,30 +236,23 @@ def findings_of(tasks: Sequence[Task], tuning_seeds: int, results: Mapping[str, 
         result = results[task.title]
         first = result.where("tuning", 1).shaped(len(scales_of(task)), tuning_seeds)
         last = result.where("tuning", 0).shaped(-1, task.seeds)
-        regret, health = (np.resize(last[name], (len(RADII), task.seeds)) for name in ("regret", "health"))
         scales = (1.0, *map(float, result.facts["chosen"]))
-        found.append(Finding(task, scales, regret, health, first["regret"], first["health"]))
+        # One row stands for all three where nothing is tuned.
+        rows = zip(scales, itertools.cycle(last["regret"]), itertools.cycle(last["health"]), strict=False)
+        found.append(Finding([Sample(task, *row) for row in rows], first["regret"], first["health"]))
     return found
 
 
 class Contest(NamedTuple):
-    """OFUL beside the robust policy that did best on the tuning replications, both with one kind of radii.
+    """OFUL beside the robust policy that did best on the tuning replications, both with one kind of radii."""
 
-    Attributes:
-        oful: OFUL.
-        robust: that policy.
-        mean: its mean regret less OFUL's, seed by seed.
-        median: the difference of medians, with a bootstrap interval over the seeds that they share.
-        far: that of the 0.99-quantiles, of the policy that is best by the 0.9-quantile of the tuning replications.
-        careful: the policy that `far` is about.
-    """
-
-    oful: Finding
-    robust: Finding
-    mean: Summary
-    median: Estimate
+    oful: Finding  # OFUL
+    robust: Finding  # that policy
+    mean: Summary  # its mean regret less OFUL's, seed by seed
+    median: Estimate  # the difference of medians, with a bootstrap interval over the seeds that they share
+    # that of the 0.99-quantiles, of the policy that is best by the 0.9-quantile of the tuning replications
     far: Estimate
-    careful: Finding
+    careful: Finding  # the policy that `far` is about
 
 
 def contest(of_world: Sequence[Finding], radii: int) -> Contest:
@@ -308,15 +261,15 @@ def contest(of_world: Sequence[Finding], radii: int) -> Contest:
     robust = [finding for finding in of_world if finding.robust]
     by_mean = min(robust, key=lambda finding: finding.promised(radii, "mean"))
     careful = min(robust, key=lambda finding: finding.promised(radii, 0.9))
-    mean = paired_difference(by_mean.regret[radii], oful.regret[radii], by_mean.health[radii], oful.health[radii])
-    median = _quantiles_apart(by_mean, oful, radii, 0.5)
-    return Contest(oful, by_mean, mean, median, _quantiles_apart(careful, oful, radii, FAR), careful)
+    usual, first, far = (finding.samples[radii] for finding in (oful, by_mean, careful))
+    apart = _quantiles_apart(first, usual, 0.5), _quantiles_apart(far, usual, FAR)
+    return Contest(oful, by_mean, first.minus(usual), *apart, careful)
 
 
-def _quantiles_apart(first: Finding, second: Finding, radii: int, probability: float) -> Estimate:
+def _quantiles_apart(first: Sample, second: Sample, probability: float) -> Estimate:
     """A quantile of the first's regret less that of the second's; whole seeds are drawn again."""
-    well = (first.health[radii] == 0) & (second.health[radii] == 0)
-    a, b = first.regret[radii][well], second.regret[radii][well]
+    well = (first.health == 0) & (second.health == 0)
+    a, b = first.regret[well], second.regret[well]
 
     def apart(seeds: NDArray[np.float64], *, axis: int) -> NDArray[np.float64]:
         drawn = seeds.astype(np.int64)
@@ -328,9 +281,6 @@ def _quantiles_apart(first: Finding, second: Finding, radii: int, probability: f
 def verdict(difference: Summary | Estimate) -> str:
     """Who wins: an interval that holds 0 has no winner."""
     return "robust" if float(difference.high) < 0 else "OFUL" if float(difference.low) > 0 else "–"
-
-
-# How it is shown -----------------------------------------------------------------------------------------------------
 
 
 LEGEND = (
@@ -373,7 +323,7 @@ def outputs(
     robust = [policy_label(n) for n in dict.fromkeys(finding.policy for finding in found if finding.robust)]
     tuning = found[0].tuning.shape[1]
     legend = LEGEND.format(tuning=tuning, names=", ".join(robust), about=about)
-    unhealthy = sum(int(np.count_nonzero(finding.health)) for finding in found)
+    unhealthy = sum(sample.unhealthy for finding in found for sample in finding.samples)
     title = f"{title} ({task.setting})"
     markdown, text, records = [f"# {title}", "", legend, ""], [title], []
     contests = {place: [contest(of_world, radii) for radii in range(len(RADII))] for place, of_world in places.items()}
@@ -388,27 +338,28 @@ def outputs(
     for heading, header, rows in (_lost(contests), _tuned_by(contests), _optimism(found)):
         text += ["", heading, aligned_table(header, rows, left=1)]
         markdown += shared.section(heading, header, rows)
-    if refused:
-        markdown += ["## What is not played", "", *shared.bullets(f"{reason}." for reason in refused)]
+    markdown += shared.listed("What is not played", [f"{reason}." for reason in refused])
     markdown += shared.notes_section(notes, unhealthy)
     text += ["", legend, *shared.unhealthy_line(unhealthy)]
     documents = {
         f"{name}.md": "\n".join(markdown),
         f"{name}.csv": shared.csv_of(records),
-        f"{name}-policies.csv": shared.csv_of([_record(f, radii) for f in found for radii in range(len(RADII))]),
+        f"{name}-policies.csv": shared.csv_of(
+            [_record(*row) for f in found for row in zip(RADII, f.samples, strict=True)]
+        ),
     }
     return Outputs("\n".join(text), {name: _map(places, title, tuning)}, documents, unhealthy)
 
 
 def _contest_row(place: str, result: Contest, radii: int) -> tuple[list[str], dict[str, object]]:
-    oful = result.oful
+    oful, robust, careful = (finding.samples[radii] for finding in (result.oful, result.robust, result.careful))
     differences: tuple[Summary | Estimate, ...] = (result.mean, result.median, result.far)
     values = [float(result.mean.mean), float(result.median.value), float(result.far.value)]
     apart = [f"{number(v)} {interval(d)}" for v, d in zip(values, differences, strict=True)]
-    row = [place, number(oful.ends[radii].mean), result.robust.label(radii), number(result.robust.ends[radii].mean)]
-    record: dict[str, object] = {"world": place, "radii": RADII[radii], "oful_scale": oful.scales[radii]}
-    record |= {"robust": result.robust.policy, "robust_scale": result.robust.scales[radii]}
-    record |= {"careful": result.careful.policy, "careful_scale": result.careful.scales[radii]}
+    row = [place, number(oful.summary.mean), robust.label, number(robust.summary.mean)]
+    record: dict[str, object] = {"world": place, "radii": RADII[radii], "oful_scale": oful.radius_scale}
+    record |= {"robust": robust.task.policy, "robust_scale": robust.radius_scale}
+    record |= {"careful": careful.task.policy, "careful_scale": careful.radius_scale}
     for name, value, difference in zip(("mean", "median", "far"), values, differences, strict=True):
         record |= {name: value, f"{name}_low": float(difference.low), f"{name}_high": float(difference.high)}
     return [*row, *apart, *map(verdict, differences)], record
@@ -420,20 +371,14 @@ def uniform_mean(task: Task) -> float:
     return float(task.horizon * (np.max(means) - np.mean(means)))
 
 
-def lost(finding: Finding, radii: int, uniform: float) -> tuple[float, float, float]:
-    """Share of the healthy seeds with more than half of uniform play's mean regret, with its interval."""
-    share = finding.ends[radii].exceeding(0.5 * uniform)
-    return float(share.value), float(share.low), float(share.high)
-
-
 def _lost(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str], list[list[str]]]:
     rows = []
     for place, of_place in contests.items():
         row = [place]
         for radii, result in enumerate(of_place[:2]):
-            for finding in (result.oful, result.careful):
-                shares = lost(finding, radii, uniform_mean(finding.task))
-                row.append(f"{finding.label(radii)}: {span(*shares, digits=2)}")
+            for sample in (result.oful.samples[radii], result.careful.samples[radii]):
+                share = sample.summary.exceeding(0.5 * uniform_mean(sample.task))
+                row.append(f"{sample.label}: {span(share.value, share.low, share.high, digits=2)}")
         rows.append(row)
     return (
         "Share of seeds that are lost; the robust policy is the one that is best by the 0.9-quantile",
@@ -447,14 +392,13 @@ def _tuned_by(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str]
     rows = []
     for place, (_, result, _) in contests.items():
         for finding in (result.oful, result.robust):
-            by_mean, by_far = finding.scales[1:]
-            row = [place, policy_label(finding.policy), f"×{by_mean:g}", f"×{by_far:g}"]
-            if by_mean == by_far:
+            _, by_mean, by_far = finding.samples
+            row = [place, finding.task.label, f"×{by_mean.radius_scale:g}", f"×{by_far.radius_scale:g}"]
+            if by_mean.radius_scale == by_far.radius_scale:
                 rows.append([*row, "the same", "the same"])
                 continue
-            mean = paired_difference(finding.regret[2], finding.regret[1], finding.health[2], finding.health[1])
-            ends = [float(finding.ends[radii].quantile(FAR)) for radii in (1, 2)]
-            rows.append([*row, shared.mean_text(mean), f"{number(ends[0])} to {number(ends[1])}"])
+            ends = [number(float(sample.summary.quantile(FAR))) for sample in (by_mean, by_far)]
+            rows.append([*row, shared.mean_text(by_far.minus(by_mean)), " to ".join(ends)])
     header = ["world", "policy", "by mean", "by 0.9-quantile", "mean regret changes by", "0.99-quantile, from and to"]
     return "Tuned by the 0.9-quantile instead of the mean", header, rows
 
@@ -482,7 +426,7 @@ def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> An
         oful = next(finding for finding in of_world if finding.policy == "oful")
         for finding in of_world:
             for radii in (0, 1):
-                end, base = finding.ends[radii], float(oful.ends[radii].mean)
+                end, base = finding.samples[radii].summary, float(oful.samples[radii].summary.mean)
                 column = radii * len(names) + names.index(finding.policy)
                 above[row, column] = 100 * float(end.mean) / uniform
                 below[row, column] = 100 * float(end.quantile(FAR)) / uniform
@@ -496,12 +440,13 @@ def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> An
     )  # fmt: skip
 
 
-def _record(finding: Finding, radii: int) -> dict[str, object]:
-    end = finding.ends[radii]
-    played = {"world": finding.task.place, "policy": finding.policy, "radii": RADII[radii]}
+def _record(radii: str, sample: Sample) -> dict[str, object]:
+    end = sample.summary
     return {
-        **played,
-        "radius_scale": finding.scales[radii],
+        "world": sample.task.place,
+        "policy": sample.task.policy,
+        "radii": radii,
+        "radius_scale": sample.radius_scale,
         "seeds": end.n,
         "unhealthy": end.unhealthy,
         **shared.statistics_of("", end, "mean", "low", "high", "median"),

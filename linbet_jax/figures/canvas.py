@@ -22,26 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.storage.results import replacing
 
-__all__ = [
-    "LABEL_SIZE",
-    "STYLE",
-    "FloatArray",
-    "OneUnit",
-    "StyledFigure",
-    "axes_grid",
-    "axes_points",
-    "axis_share",
-    "label_ends",
-    "label_room",
-    "log_floor",
-    "robust_limits",
-    "save_figure",
-    "spread_apart",
-    "styled",
-    "write_figure",
-]
-
-
 FloatArray = NDArray[np.float64]
 STYLE: Mapping[str, Any] = {
     "font.family": "STIXGeneral",
@@ -78,34 +58,23 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.95, 1.02, 0.35, 0.48
 _EDGE = 0.15  # title and note stay this far from the figure's sides
 
 
-def label_room(labels: Sequence[str]) -> float:
-    """Inches that the widest label at a curve's end takes, with its line to the curve."""
-    text = StyledFigure(1, 1).text(0, 0, "", fontsize=LABEL_SIZE, parse_math=False)
-    widest = 0.0
-    for label in labels:
-        text.set_text(label)
-        widest = max(widest, _inches(text)[0])
-    return 0.08 * _PANEL_WIDTH + 0.1 + widest
-
-
 def axes_grid(
-    widths: Sequence[int],
-    what: str,
-    title: str,
-    note: str,
-    room: float = 0.0,
-    names: int = 0,
-    *,
-    panel: float = _PANEL_WIDTH,
+    labels: Sequence[Sequence[Sequence[str]]], what: str, title: str, note: str, *, panel: float = _PANEL_WIDTH
 ) -> tuple[Figure, Any]:
     """A figure with rows of axes of one size, below a title and above a note, both wrapped to its width.
 
-    To the right of all axes there are `room` inches for labels, more where the usual space is more; axes are as high as
-    `names` labels are, one above the other, where the usual height is less. An axis is `panel` inches wide.
+    To the right of all axes there is room for their labels, and axes are as high as theirs are, one above the other;
+    the usual space where that is more. An axis is `panel` inches wide.
     """
+    widths, of_axes = [len(row) for row in labels], [names for row in labels for names in row]
     if len(set(widths)) != 1 or 0 in widths:
-        raise ValueError(f"rows must hold equally many {what}, one at least, got {list(widths)}")
-    rows, columns = len(widths), widths[0]
+        raise ValueError(f"rows must hold equally many {what}, one at least, got {widths}")
+    rows, columns, names = len(widths), widths[0], max(map(len, of_axes))
+    canvas = StyledFigure(1, 1)
+    texts = [canvas.text(0, 0, name, fontsize=LABEL_SIZE, parse_math=False) for each in of_axes for name in each]
+    room = (
+        0.08 * _PANEL_WIDTH + 0.1 + max((_inches(text)[0] for text in texts), default=0.0)
+    )  # with a line to the curve
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * panel + (columns - 1) * between
     panel_height = max(_PANEL_HEIGHT, names * LABEL_STEP / 72)
@@ -142,16 +111,10 @@ def robust_limits(
 ) -> tuple[float, float]:
     """The lowest and the highest number that an axis should hold, so that a seed far out does not flatten the others.
 
-    Everything typical is held, and on a linear axis 0. Of the other values those are that leave what is typical a tenth
-    of a linear axis, or that lie within a factor of 1,000 of it on a logarithmic one.
-
-    Args:
-        values: what is drawn; numbers that are not finite, or on a logarithmic axis not positive, do not count.
-        typical: medians and trimmed means of what is drawn.
-        log: whether the axis is logarithmic.
-
-    Returns:
-        (lowest, highest); (0, 1) when nothing counts.
+    Everything typical (medians and trimmed means) is held, and on a linear axis 0. Of the other values that are drawn
+    those are that leave what is typical a tenth of a linear axis, or that lie within a factor of 1,000 of it on a
+    logarithmic one. Numbers that are not finite, or on a logarithmic axis not positive, do not count; where none does
+    the axis goes from 0 to 1.
     """
     drawn, core = (np.concatenate([np.zeros(0), *(np.ravel(v) for v in each)]) for each in (values, typical))
     drawn, core = (each[np.isfinite(each) & ((each > 0) | (not log))] for each in (drawn, core))
@@ -189,11 +152,9 @@ def axes_points(ax: Axes) -> tuple[float, float]:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes a figure whole or not at all, the same bytes for the same figure.
+    """Writes any figure of matplotlib's whole or not at all, the same bytes for the same figure.
 
-    Args:
-        figure: of this module, or any other of matplotlib's.
-        path: its suffix says the format: .pdf, .png or .svg.
+    The suffix of the path says the format: .pdf, .png or .svg.
 
     Raises:
         ValueError: not a figure, no path, another suffix, or a folder that is not there.

@@ -1,4 +1,8 @@
-"""Charts of any two quantities: tuning, tails, growth in T, and maps of who wins where."""
+"""Charts of any two quantities: tuning, tails, growth in T, and maps of who wins where.
+
+What they return is a figure on an Agg canvas of its own. `title` stands above everything and `note`, small print, below
+everything; both are wrapped to the figure's width.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from linbet_jax.figures.canvas import (
-    FloatArray,
-    StyledFigure,
-    axes_grid,
-    label_ends,
-    label_room,
-    robust_limits,
-    styled,
-)
+from linbet_jax.figures.canvas import FloatArray, StyledFigure, axes_grid, label_ends, robust_limits, styled
 from linbet_jax.figures.colors import OWN_COLORS, REFERENCE_COLOR, policy_colors, policy_sign
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.regret import fitted_exponent
@@ -27,8 +23,6 @@ from linbet_jax.statistics.regret import fitted_exponent
 if TYPE_CHECKING:
     from linbet_jax.statistics.logs import LogFit
     from linbet_jax.statistics.tuning import TuningCurve
-
-__all__ = ["Chart", "Series", "chart_figure", "growth_figure", "ratio_map", "tail_figure", "tuning_figure"]
 
 _LIGHTEST = 8.0  # the largest tail index drawn
 _CELL_WIDTH = 0.47  # inches, of a map
@@ -86,25 +80,14 @@ class Chart:
 
 
 def chart_figure(rows: Sequence[Sequence[Chart]], *, title: str = "", note: str = "") -> Figure:
-    """A grid of charts, curves labelled at their ends.
-
-    Args:
-        rows: equally many charts each.
-        title: above everything, wrapped like the note.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own.
+    """A grid of charts, equally many in each row, curves labelled at their ends.
 
     Raises:
         ValueError: no charts, or rows of different lengths.
     """
     with styled():
-        room = label_room([series.label for charts in rows for chart in charts for series in chart.series])
-        most = max(
-            (sum(bool(series.label) for series in chart.series) for charts in rows for chart in charts), default=0
-        )
-        figure, axes = axes_grid([len(charts) for charts in rows], "charts", title, note, room, most)
+        labels = [[[series.label for series in c.series if series.label] for c in charts] for charts in rows]
+        figure, axes = axes_grid(labels, "charts", title, note)
         for line, charts in zip(axes, rows, strict=True):
             for ax, chart in zip(line, charts, strict=True):
                 _draw_chart(ax, chart)
@@ -150,27 +133,16 @@ def tuning_figure(curves: Iterable[TuningCurve], *, title: str = "", note: str =
     The criterion is drawn; a mean has its 95% interval, clipped at 0. A diamond marks the chosen scale, which is named
     at the curve's end, with "edge" where it is an end of the grid.
 
-    Args:
-        curves: of `tune`.
-        title: above everything.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own.
-
     Raises:
         ValueError: no curves.
     """
     curves = list(curves)
     colors = policy_colors(curve.policy.split()[0] for curve in curves)
     bandits = dict.fromkeys(curve.bandit for curve in curves)
-    judged = " and ".join(sorted({_criterion(curve) for curve in curves}))
+    criteria = {c.criterion if isinstance(c.criterion, str) else f"{c.criterion:g}-quantile" for c in curves}
+    judged = " and ".join(sorted(criteria))
     row = [_tuning_chart([c for c in curves if c.bandit == bandit], f"{judged} regret", colors) for bandit in bandits]
     return chart_figure([row], title=title, note=note)
-
-
-def _criterion(curve: TuningCurve) -> str:
-    return curve.criterion if isinstance(curve.criterion, str) else f"{curve.criterion:g}-quantile"
 
 
 def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[str, str]) -> Chart:
@@ -203,14 +175,8 @@ def _tuning_chart(curves: Sequence[TuningCurve], y_label: str, colors: Mapping[s
 def tail_figure(fit: LogFit, *, title: str = "", note: str = "") -> Figure:
     """The tail of a log's residuals: its index against the number of order statistics, and the share beyond a size.
 
-    Args:
-        fit: of `from_log`.
-        title: above everything.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own: left the three estimates with their intervals as bands and the index
-        that 1 + epsilon must stay below; right P(|residual| > x) beside the Pareto tail of Hill's index.
+    Left the three estimates with their intervals as bands and the index that 1 + epsilon must stay below; right
+    P(|residual| > x) beside the Pareto tail of Hill's index.
     """
     colors = dict(zip(fit.tails, OWN_COLORS, strict=False))
     indices = [
@@ -242,15 +208,10 @@ def tail_figure(fit: LogFit, *, title: str = "", note: str = "") -> Figure:
 def growth_figure(
     series: Mapping[str, tuple[ArrayLike, ArrayLike]], *, theory: Mapping[str, float] | None = None, title: str = ""
 ) -> Figure:
-    """Regret against the horizon on log axes: the fitted slope beside the theory's.
+    """Regret against the horizon on log axes: the fitted slope beside the theory's, both in the label.
 
-    Args:
-        series: policy name to (horizons `[H]`, mean regrets `[H]`).
-        theory: policy name to the exponent its bound promises, drawn dashed through the last point.
-        title: above the axes.
-
-    Returns:
-        The figure; each label carries both exponents.
+    `series` are (horizons `[H]`, mean regrets `[H]`) and `theory` the exponents that bounds promise, drawn dashed
+    through the last point, by the policies' names.
 
     Raises:
         ValueError: as in `regret.fitted_exponent`.
@@ -288,25 +249,17 @@ def ratio_map(
     title: str = "",
     note: str = "",
 ) -> Figure:
-    """A map of coloured cells with two numbers each, in two halves side by side.
+    """A map of coloured cells with two numbers each, `above` and `below`, in two halves side by side.
 
-    Args:
-        ratio: `[R, C]` decides the colour: blue below 0, red above it, full at 1 and -1; NaN is an empty cell.
-        above: `[R, C]` upper number.
-        below: `[R, C]` lower number.
-        rows: `[R]` names.
-        columns: `[C]` names, those of the left half first; both halves have equally many.
-        halves: their headings.
-        title: above everything.
-        note: small print below everything.
-
-    Returns:
-        The figure, on an Agg canvas of its own.
+    The `ratio` decides the colour: blue below 0, red above it, full at 1 and -1; NaN is an empty cell. All three are
+    `[R, C]`. The names of the left half's columns come first; both halves, whose headings are `halves`, have equally
+    many.
     """
     shades, numbers = np.asarray(ratio, np.float64), (np.asarray(above), np.asarray(below))
     half = len(columns) // 2
     with styled():
-        figure, axes = axes_grid([2], "maps", title, note, names=2 * len(rows), panel=_CELL_WIDTH * half)
+        lines = [""] * (2 * len(rows))  # of numbers, which an axis must be high enough for
+        figure, axes = axes_grid([[lines, lines]], "maps", title, note, panel=_CELL_WIDTH * half)
         for which, (ax, heading) in enumerate(zip(axes[0], halves, strict=True)):
             part = slice(which * half, (which + 1) * half)
             ax.pcolormesh(shades[:, part], cmap="RdBu_r", vmin=-1.6, vmax=1.6, edgecolors="white", linewidth=0.8)

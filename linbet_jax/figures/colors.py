@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from linbet_jax.policies import entry, names
 
-__all__ = ["COLORS", "OWN_COLORS", "REFERENCE_COLOR", "policy_colors", "policy_sign"]
-
 # The package's policies have Okabe and Ito's palette, told apart with every common colour blindness.
 COLORS: Mapping[str, str] = {name: color for name in names() if (color := entry(name).color) is not None}
 # For policies of users' own: no hue of the above, at least 3:1 against the white and the dark page alike.

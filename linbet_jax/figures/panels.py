@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,21 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from linbet_jax.figures.canvas import (
-    FloatArray,
-    OneUnit,
-    axes_grid,
-    label_ends,
-    label_room,
-    log_floor,
-    robust_limits,
-    styled,
-)
+from linbet_jax.figures.canvas import FloatArray, OneUnit, axes_grid, label_ends, log_floor, robust_limits, styled
 from linbet_jax.figures.colors import REFERENCE_COLOR, policy_colors, policy_sign
 from linbet_jax.policies.labels import policy_label
 from linbet_jax.statistics.regret import Summary
-
-__all__ = ["ILL", "Curve", "Panel", "panel_figure"]
 
 ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
 _SIGN_SIZE = 3.4  # points
@@ -37,18 +26,12 @@ _DASH = 5.0  # points
 _HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 
 
-class _Weight(NamedTuple):
-    """How strongly a curve is drawn: its place above others, widths in points, and the opacity of its band."""
-
-    order: int
-    line: float
-    band: float
-    bar: float
-    cap: float
-    cap_line: float
-
-
-_WEIGHTS = {False: _Weight(0, 0.9, 0.13, 0.7, 1.6, 0.6), True: _Weight(1, 2.0, 0.22, 1.1, 2.2, 0.9)}
+_LINE = {False: 0.9, True: 2.0}  # width of a curve, and of a bold one
+_BAND = {False: 0.13, True: 0.22}  # opacity
+_BAR = {
+    False: {"elinewidth": 0.7, "capsize": 1.6, "capthick": 0.6},
+    True: {"elinewidth": 1.1, "capsize": 2.2, "capthick": 0.9},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,10 +121,11 @@ def panel_figure(
     if spread not in ("sd", "interval"):
         raise ValueError(f"spread must be 'sd' or 'interval', got {spread!r}")
     with styled():
-        drawn = [curve for _, panels in rows for panel in panels for curve in panel.curves]
-        room = label_room([curve.label + ILL * bool(curve.name and curve.summary.n == 0) for curve in drawn])
-        most = max((len(panel.curves) for _, panels in rows for panel in panels), default=0)
-        figure, axes = axes_grid([len(panels) for _, panels in rows], "panels", title, note, room, most)
+        labels = [
+            [[c.label + ILL * bool(c.name and c.summary.n == 0) for c in panel.curves] for panel in panels]
+            for _, panels in rows
+        ]
+        figure, axes = axes_grid(labels, "panels", title, note)
         for line, (name, panels) in zip(axes, rows, strict=True):
             for ax, panel in zip(line, panels, strict=True):
                 _draw_panel(ax, panel, spread=spread, log=log, nonnegative=nonnegative)
@@ -171,34 +155,31 @@ def _draw_panel(ax: Axes, panel: Panel, *, spread: str, log: bool, nonnegative: 
         arrow = _arrow(mean, mean, held, log) or _arrow(low, high, held, log)
         ends.append(_end(curve, floor, arrow, log))
         beyond |= bool(arrow)
-        color, rounds, weight = curve.color, curve.rounds, _WEIGHTS[curve.bold]
+        color, rounds, bold = curve.color, curve.rounds, curve.bold
         outside = (mean > held[1]) | ((mean < held[0]) & (not log))
         if outside.any():
             ax.plot(rounds, curve.summary.median, color=color, linewidth=0.6, gid="median")
         shown = np.isfinite(mean) & ((mean > 0) & (rounds > 0) if log else True)
         if shown.any():
-            style: Any = {"linewidth": weight.line, "linestyle": styles[place], "solid_capstyle": "round"}
+            style: Any = {"linewidth": _LINE[bold], "linestyle": styles[place], "solid_capstyle": "round"}
             if len(curves) > 1:
-                style |= {
-                    "marker": curve.sign or policy_sign(curve.policy),
-                    "markersize": _SIGN_SIZE,
-                    "markeredgewidth": 0,
-                }
+                sign = curve.sign or policy_sign(curve.policy)
+                style |= {"marker": sign, "markersize": _SIGN_SIZE, "markeredgewidth": 0}
                 style["markevery"] = (0.1 + 0.2 * place / len(curves), 0.24)  # of the axes' diagonal, along the curve
-            ax.plot(rounds[shown], mean[shown], color=color, zorder=3 + weight.order, **style)
+            ax.plot(rounds[shown], mean[shown], color=color, zorder=3 + bold, **style)
         shown &= ~outside  # the spread of a mean that is outside would cover everything
         if not shown.any() or not curve.summary.has_band:
             continue
         if spread == "interval":
             below, above = np.maximum(low[shown], floor), np.maximum(high[shown], floor)
-            style = {"alpha": weight.band, "linewidth": 0, "zorder": 1 + weight.order}
+            style = {"alpha": _BAND[bold], "linewidth": 0, "zorder": 1 + bold}
             ax.fill_between(rounds[shown], below, above, color=color, **style)
         else:
             at = _bar_places(rounds.astype(np.float64), shown, place, len(curves), log)
             sd = curve.summary.sd[at]
             whiskers = np.stack([np.minimum(sd, np.maximum(mean[at] - floor, 0)), sd])
-            style = {"elinewidth": weight.bar, "capsize": weight.cap, "capthick": weight.cap_line}
-            ax.errorbar(rounds[at], mean[at], whiskers, fmt="none", ecolor=color, zorder=2.5 + weight.order, **style)
+            style = {**_BAR[bold], "zorder": 2.5 + bold}
+            ax.errorbar(rounds[at], mean[at], whiskers, fmt="none", ecolor=color, **style)
     if panel.reference is not None and curves:
         pulls = curves[0].rounds.astype(np.float64)
         pulls = pulls[pulls > 0] if log else np.concatenate([[0.0], pulls])
@@ -287,7 +268,7 @@ def _line_styles(curves: Sequence[Curve], floor: float, log: bool) -> list[Any]:
     for group in groups:
         for turn, place in enumerate(group[1:]):
             # The offset is where in the pattern the line begins: `turn` dashes before this one's own.
-            dash = _DASH / _WEIGHTS[curves[place].bold].line  # matplotlib multiplies by the line's width
+            dash = _DASH / _LINE[curves[place].bold]  # matplotlib multiplies by the line's width
             styles[place] = -turn * dash % (len(group) * dash), (dash, (len(group) - 1) * dash)
     return styles
 

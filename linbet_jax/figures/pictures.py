@@ -29,27 +29,6 @@ from linbet_jax.figures.colors import policy_sign
 from linbet_jax.statistics.regret import Estimate, Summary
 from linbet_jax.statistics.tables import number
 
-__all__ = [
-    "GRID",
-    "INK",
-    "MUTED",
-    "Band",
-    "GrowthLine",
-    "Line",
-    "RowMark",
-    "draw_boxes",
-    "draw_differences",
-    "draw_growth",
-    "draw_parameter",
-    "draw_rates",
-    "draw_regret",
-    "end_label",
-    "label_room",
-    "missing_letters_pass",
-    "rows_height",
-    "shortened",
-]
-
 Content = TypeVar("Content")
 FloatArray = NDArray[np.float64]
 
@@ -82,51 +61,31 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-    """A curve of one policy.
+    """A curve of one policy."""
 
-    Attributes:
-        family: registry name of the policy; of its curves the first is solid.
-        color: of the policy.
-        label: at the end of the curve.
-        band: regret against pulls, a parameter or the horizon.
-        theory: exponent of the policy's bound; None when it has none.
-    """
-
-    family: str
-    color: str
-    label: str
-    band: Band
-    theory: float | None = None
+    family: str  # registry name of the policy; of its curves the first is solid
+    color: str  # of the policy
+    label: str  # at the end of the curve
+    band: Band  # regret against pulls, a parameter or the horizon
+    theory: float | None = None  # exponent of the policy's bound; None when it has none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GrowthLine(Line):
-    """Regret against the horizon of one policy with one setting.
+    """Regret against the horizon of one policy with one setting."""
 
-    Attributes:
-        title: name of the set.
-        fit: fitted exponent with its interval over the seeds that all horizons share; None when it cannot be fitted.
-    """
-
-    title: str
-    fit: Estimate | None
+    title: str  # name of the set
+    fit: Estimate | None  # fitted exponent, over the seeds that all horizons share; None when it cannot be fitted
 
 
 @dataclasses.dataclass(frozen=True)
 class RowMark(Generic[Content]):
-    """One row of a picture without a vertical axis.
+    """One row of a picture without a vertical axis."""
 
-    Attributes:
-        label: above the row.
-        color: of its marks.
-        beside: something short at the right.
-        content: what is drawn: a summary over seeds, or rates `[cells]`.
-    """
-
-    label: str
-    color: str
-    beside: str
-    content: Content
+    label: str  # above the row
+    color: str  # of its marks
+    beside: str  # something short at the right
+    content: Content  # what is drawn: a summary over seeds, or rates `[cells]`
 
 
 def shortened(text: str, points: float) -> str:
@@ -209,21 +168,11 @@ def draw_regret(ax: Axes, lines: Sequence[Line], *, horizon: float, log: bool) -
 
 
 def draw_parameter(
-    ax: Axes,
-    lines: Sequence[Line],
-    level: Sequence[Line],
-    *,
-    name: str,
-    ticks: Sequence[str] | None,
+    ax: Axes, lines: Sequence[Line], level: Sequence[Line], *, name: str, ticks: Sequence[str] | None
 ) -> None:
-    """Final regret against a parameter; policies without it are dashed lines across.
+    """Final regret against a parameter; policies without it are lines across, `level`, each a band of one number.
 
-    Args:
-        ax: empty axes.
-        lines: of policies with the parameter.
-        level: of those without, each with a band of one number.
-        name: of the parameter.
-        ticks: names of the values when they are not numbers, at 0, 1, ...; else None.
+    `ticks` names the parameter's values, at 0, 1, ..., where they are not numbers.
     """
     _frame(ax)
     values = np.concatenate([line.band.at for line in lines])
@@ -496,12 +445,8 @@ def _signs(line: Line, lines: Sequence[Line]) -> dict[str, Any]:
     if len(families) < 2:
         return {}
     start = 0.1 + 0.2 * families.index(line.family) / len(families)
-    return {
-        "marker": policy_sign(line.family),
-        "markersize": 4.2,
-        "markeredgewidth": 0,
-        "markevery": (start, 0.24),  # of the axes' diagonal, along the curve
-    }
+    along = (start, 0.24)  # of the axes' diagonal
+    return {"marker": policy_sign(line.family), "markersize": 4.2, "markeredgewidth": 0, "markevery": along}
 
 
 def _theory(ax: Axes, at: FloatArray, last: float, exponent: float, color: str) -> None:

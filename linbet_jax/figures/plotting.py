@@ -8,29 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from linbet_jax.figures.canvas import (
-    LABEL_SIZE,
-    STYLE,
-    OneUnit,
-    axes_grid,
-    axes_points,
-    axis_share,
-    label_room,
-    log_floor,
-    robust_limits,
-    save_figure,
-    spread_apart,
-    styled,
-)
-from linbet_jax.figures.charts import (
-    Chart,
-    Series,
-    chart_figure,
-    growth_figure,
-    ratio_map,
-    tail_figure,
-    tuning_figure,
-)
+from linbet_jax.figures.canvas import LABEL_SIZE, axes_grid, save_figure, styled
+from linbet_jax.figures.charts import Chart, Series, chart_figure, growth_figure, ratio_map, tail_figure, tuning_figure
 from linbet_jax.figures.colors import COLORS, OWN_COLORS, policy_colors, policy_sign
 from linbet_jax.figures.panels import ILL, Curve, Panel, panel_figure
 from linbet_jax.policies.labels import policy_label
@@ -40,28 +19,20 @@ from linbet_jax.statistics.regret import Summary, summarize
 __all__ = [
     "COLORS",
     "OWN_COLORS",
-    "STYLE",
     "Chart",
     "Curve",
-    "OneUnit",
     "Panel",
     "Series",
-    "axes_points",
-    "axis_share",
     "chart_figure",
     "curves",
     "final",
     "growth_figure",
-    "log_floor",
     "panel_figure",
     "policy_colors",
     "policy_label",
     "policy_sign",
     "ratio_map",
-    "robust_limits",
     "save_figure",
-    "spread_apart",
-    "styled",
     "tail_figure",
     "tuning_figure",
 ]
@@ -88,15 +59,13 @@ def curves(
     Raises:
         ValueError: anything else, or nothing to draw.
     """
-    if quantity not in ("regret", "payoff"):
-        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
 
     def curve(label: str, color: str, sign: str, result: Any) -> Curve:
         summary = summarize(getattr(result, quantity), result.health)
         name = _with_the_healthy(label, summary)
         return Curve(label, 1.0, result.rounds, summary, name=name, tint=color, sign=sign)
 
-    panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results)]
+    panels = [Panel(name, [curve(*one) for one in shown]) for name, shown in _shown(results, quantity)]
     label, positive = f"cumulative {quantity}", quantity == "regret"
     return panel_figure([("", panels)], quantity=label, spread=spread, log=log, nonnegative=positive, title=title)
 
@@ -104,24 +73,12 @@ def curves(
 def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
     """The last record of one or several simulations: the mean with its 95% interval, and the median as a cross.
 
-    Args:
-        results: as in :func:`curves`.
-        quantity: "regret" or "payoff", cumulative.
-        title: above everything.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ValueError: as in :func:`curves`.
+    Arguments, and the errors of wrong ones, are those of :func:`curves`.
     """
-    if quantity not in ("regret", "payoff"):
-        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
-    panels = _shown(results)
+    panels = _shown(results, quantity)
     with styled():
-        room = label_room([one.label + ILL * bool(np.any(one.result.health)) for _, shown in panels for one in shown])
-        most = max(len(shown) for _, shown in panels)
-        figure, axes = axes_grid([len(panels)], "panels", title, "", room, most)
+        labels = [[one.label + ILL * bool(np.any(one.result.health)) for one in shown] for _, shown in panels]
+        figure, axes = axes_grid([labels], "panels", title, "")
         for ax, (name, shown) in zip(axes[0], panels, strict=True):
             for place, (label, color, _, result) in enumerate(shown):
                 summary = summarize(np.asarray(getattr(result, quantity))[:, -1], result.health)
@@ -131,9 +88,8 @@ def final(results: Any, *, quantity: str = "regret", title: str = "") -> Figure:
                 ax.plot(summary.median, place, "x", color=color, markersize=5)
                 beside = ax.get_yaxis_transform()
                 told = _with_the_healthy(label, summary) + ILL * (summary.n == 0)
-                ax.text(
-                    1.03, place, told, color=color, fontsize=LABEL_SIZE, va="center", transform=beside
-                ).set_parse_math(False)
+                style: Any = {"color": color, "fontsize": LABEL_SIZE, "parse_math": False}
+                ax.text(1.03, place, told, va="center", transform=beside, **style)
             ax.set_yticks(range(len(shown)), [])
             ax.set_ylim(len(shown) - 0.5, -0.5)
             ax.set_title(name, loc="left", pad=5, parse_math=False)
@@ -156,8 +112,10 @@ class _Shown(NamedTuple):
     result: Any
 
 
-def _shown(results: Any) -> list[tuple[str, list[_Shown]]]:
+def _shown(results: Any, quantity: str) -> list[tuple[str, list[_Shown]]]:
     """The panels of a figure: a title each, and what is drawn in it."""
+    if quantity not in ("regret", "payoff"):
+        raise ValueError(f"quantity={quantity!r}: must be 'regret' or 'payoff'")
     if callable(getattr(results, "panels", None)):  # a sweep
         panels = results.panels()
     elif not isinstance(results, Mapping):

@@ -17,8 +17,6 @@ from linbet_jax.figures import pictures as drawing
 from linbet_jax.figures.canvas import STYLE, styled, write_figure
 from linbet_jax.figures.pictures import HEIGHT, SIDE, WIDTH, missing_letters_pass, shortened
 
-__all__ = ["Picture", "inline_svg", "save_pictures"]
-
 # Widths of text are measured in the page's own letters, which matplotlib brings with it: no font of the machine counts.
 PAGE_STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -41,42 +39,30 @@ SHEET_STYLE: Mapping[str, Any] = {
 }
 COLUMNS, ROWS = 3, 4  # pictures on one sheet
 TITLE, GAP = 20.0, 10.0  # points above a picture, and between two
+PARTS = ("curve", "band", "theory", "fit")
 VARIABLES = {drawing.INK: "var(--ink)", drawing.MUTED: "var(--muted)", drawing.GRID: "var(--line)"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One set of axes.
+    """One set of axes."""
 
-    Attributes:
-        kind: groups pictures: "regret", "regret-loglog", "final-regret", "parameter-NAME", "growth", "paired", "speed".
-        title: of the panel.
-        detail: beside the title.
-        text: what it shows, in words and numbers, for those who cannot see it.
-        draw: puts it on empty axes.
-        height: points.
-        right: points to the right of the axes, for labels.
-        left: points to the left.
-        note: below the picture.
-    """
-
+    # groups pictures: "regret", "regret-loglog", "final-regret", "parameter-NAME", "growth", "paired", "speed"
     kind: str
-    title: str
-    detail: str
-    text: str
-    draw: Callable[[Axes], None]
-    height: float = HEIGHT
-    right: float = SIDE
-    left: float = SIDE
-    note: str = ""
+    title: str  # of the panel
+    detail: str  # beside the title
+    text: str  # what it shows, in words and numbers, for those who cannot see it
+    draw: Callable[[Axes], None]  # puts it on empty axes
+    height: float = HEIGHT  # points
+    right: float = SIDE  # points to the right of the axes, for labels
+    left: float = SIDE  # points to the left
+    note: str = ""  # below the picture
 
 
 def inline_svg(picture: Picture, name: str) -> str:
     """The picture as an SVG element for an HTML page: no size of its own, the page's colours and font.
 
-    Args:
-        picture: what to draw.
-        name: put before every id in it, as a page holds many pictures.
+    The name is put before every id in it, as a page holds many pictures.
     """
     with styled(PAGE_STYLE), missing_letters_pass():
         figure = Figure(figsize=(WIDTH / 72, picture.height / 72))
@@ -89,13 +75,7 @@ def inline_svg(picture: Picture, name: str) -> str:
 def save_pictures(pictures: Sequence[Picture], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Sheets of pictures of one kind, as PDF and PNG; several sheets are numbered.
 
-    Args:
-        pictures: of any kinds.
-        folder: made when it does not exist.
-        formats: of "pdf" and "png".
-
-    Returns:
-        The files, in the order of the kinds.
+    The folder is made when it does not exist. Returns the files, in the order of the kinds.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -147,7 +127,13 @@ def _lean(svg: str, name: str, picture: Picture) -> str:
         r"<metadata>.*?</metadata>|<style type=\"text/css\">.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL
     )
     used = set(re.findall(r"url\(#([^)]+)\)", body)) | set(re.findall(r"xlink:href=\"#([^\"]+)\"", body))
-    body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else _as_class(m[1]), body)
+
+    def named(match: re.Match[str]) -> str:
+        """Names of parts that tests and style sheets look for become classes; what nothing refers to goes."""
+        part = match[1]
+        return f' id="{name}-{part}"' if part in used else f' class="{part}"' if part in PARTS else ""
+
+    body = re.sub(r' id="([^"]+)"', named, body)
     body = body.replace("url(#", f"url(#{name}-").replace('xlink:href="#', f'href="#{name}-')
     body = re.sub(r" (?:d|x|y|transform|points)=\"[^\"]*\"", lambda m: _short_numbers(m[0]), body)
     for color, variable in VARIABLES.items():
@@ -155,11 +141,6 @@ def _lean(svg: str, name: str, picture: Picture) -> str:
     text = html.escape(picture.text)
     opening = f'<svg class="plot" viewBox="0 0 {WIDTH:g} {picture.height:g}" role="img" aria-label="{text}">'
     return opening + re.sub(r"\s*\n\s*", " ", body[body.index(">") + 1 :]).strip()
-
-
-def _as_class(identity: str) -> str:
-    """Names of parts that tests and style sheets look for become classes; the others go."""
-    return f' class="{identity}"' if identity in ("curve", "band", "theory", "fit") else ""
 
 
 def _short_numbers(text: str) -> str:

@@ -5,6 +5,11 @@ non-finite is counted and left out. Everything runs on the host in NumPy float64
 are taken relative to the median: a constant series has no spread at all, values near 1e8 lose nothing, and one seed of
 1e20 takes no digit from the others.
 
+Arguments of one name mean one thing in all functions here and in `regret`: `values` are `[S]` or `[S, ...]`, seeds
+first; `health` are `[S]` health words (0 is healthy), and without it a seed is healthy when all its values are finite;
+`level` is the coverage of the interval, in (0, 1). Each raises ValueError for another level, for values without a seed
+axis or a seed, for health of another length, and for a seed called healthy that holds a non-finite value.
+
 References:
     Efron. Better bootstrap confidence intervals. Journal of the American Statistical Association, 1987.
     Yuen. The two-sample trimmed t for unequal population variances. Biometrika, 1974.
@@ -21,21 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, stdtrit
-
-__all__ = [
-    "Estimate",
-    "Share",
-    "bootstrap_interval",
-    "centred_mean",
-    "check_level",
-    "healthy_seeds",
-    "healthy_values",
-    "quantile_interval",
-    "share_interval",
-    "trimmed_count",
-    "trimmed_mean",
-    "win_rate",
-]
 
 FloatArray = NDArray[np.float64]
 
@@ -128,19 +118,7 @@ def check_level(level: float) -> None:
 
 
 def healthy_seeds(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """The values as float64, and which seeds are healthy.
-
-    Args:
-        values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words (0 is healthy). Without it a seed is healthy when all its values are finite.
-
-    Returns:
-        (`[S, ...]`, `[S]`).
-
-    Raises:
-        ValueError: no seed axis or no seed, `health` of another length, or a seed called healthy that holds a
-            non-finite value.
-    """
+    """The values as float64 `[S, ...]`, and which seeds are healthy `[S]`."""
     everything = np.asarray(values, dtype=np.float64)
     if everything.ndim == 0 or everything.shape[0] == 0:
         raise ValueError(f"values must hold at least one seed along its first axis, got shape {everything.shape}")
@@ -156,7 +134,7 @@ def healthy_seeds(values: ArrayLike, health: ArrayLike | None = None) -> tuple[F
 
 
 def healthy_values(values: ArrayLike, health: ArrayLike | None = None) -> tuple[FloatArray, int]:
-    """The healthy seeds' values `[n, ...]` and the number of seeds that were run; arguments as in `healthy_seeds`."""
+    """The healthy seeds' values `[n, ...]` and the number of seeds that were run."""
     everything, healthy = healthy_seeds(values, health)
     return everything[healthy], everything.shape[0]
 
@@ -183,24 +161,14 @@ def bootstrap_interval(
 ) -> Estimate:
     """Bootstrap interval of a statistic over seeds: whole seeds are drawn again, with replacement.
 
-    All columns of a curve are resampled with the same draws, as the rows belong together.
-
-    Args:
-        values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words, as in `healthy_seeds`.
-        statistic: "mean", "median", or a function of (values, axis=axis of the seeds) that works on stacks of samples
-            and on every column by itself.
-        method: "percentile", or "bca" (bias-corrected and accelerated).
-        level: coverage of the interval, in (0, 1).
-        resamples: number of resampled data sets, 2 at least.
-        seed: of the generator that draws them; equal arguments give equal intervals.
-
-    Returns:
-        The statistic, its interval and the standard deviation over resamples as its standard error; fewer than two
-        healthy seeds have no interval.
+    All columns of a curve are resampled with the same draws, as the rows belong together. The statistic is "mean",
+    "median", or a function of (values, axis=axis of the seeds) that works on stacks of samples and on every column by
+    itself; the method is "percentile", or "bca" (bias-corrected and accelerated). A generator of that seed draws the
+    resamples, 2 at least: equal arguments give equal intervals. The standard error is the standard deviation over
+    resamples; fewer than two healthy seeds have no interval.
 
     Raises:
-        ValueError: an unknown statistic or method, too few resamples, or as in `healthy_seeds`.
+        ValueError: an unknown statistic or method, or too few resamples.
     """
     check_level(level)
     healthy, seeds = healthy_values(values, health)
@@ -249,19 +217,9 @@ def quantile_interval(
     The ends are the ranks l and u of the narrowest tails that the binomial law allows:
     P(Bin(n, p) < l) and P(Bin(n, p) >= u) are at most (1 - level) / 2 each.
 
-    Args:
-        values: `[S]` or `[S, ...]`, seeds first.
-        probability: p, in (0, 1).
-        health: `[S]` health words, as in `healthy_seeds`.
-        level: least coverage of the interval, in (0, 1).
-
-    Returns:
-        The quantile (linear interpolation, kept inside its interval). An end that no order statistic can be is
-        infinite: the seeds are too few to bound the quantile there, which the caveat says. The standard error is NaN,
-        as none is used.
-
-    Raises:
-        ValueError: `probability` is not in (0, 1), or as in `healthy_seeds`.
+    The probability p lies in (0, 1); the interval covers at least as often as its level says. The quantile itself is
+    interpolated linearly and kept inside its interval. An end that no order statistic can be is infinite: the seeds are
+    too few to bound the quantile there, which the caveat says. The standard error is NaN, as none is used.
     """
     check_level(level)
     if not 0 < probability < 1:
@@ -289,18 +247,8 @@ def trimmed_mean(
 ) -> Estimate:
     """Mean without the g = floor(proportion n) smallest and largest seeds, with Yuen's standard error.
 
-    Args:
-        values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words, as in `healthy_seeds`.
-        proportion: cut off at each end, in [0, 0.5).
-        level: coverage of the Student-t interval with n - 2g - 1 degrees of freedom, in (0, 1).
-
-    Returns:
-        The trimmed mean; its standard error is sqrt(SSD_w / (h (h - 1))), h = n - 2g, with SSD_w the squared
-        deviations of the Winsorised values; NaN for h < 2.
-
-    Raises:
-        ValueError: `proportion` is not in [0, 0.5), or as in `healthy_seeds`.
+    The proportion lies in [0, 0.5). The standard error is sqrt(SSD_w / (h (h - 1))), h = n - 2g, with SSD_w the squared
+    deviations of the Winsorised values; NaN for h < 2. The Student-t interval has h - 1 degrees of freedom.
     """
     check_level(level)
     if not 0 <= proportion < 0.5:
@@ -309,8 +257,8 @@ def trimmed_mean(
     n, nothing = healthy.shape[0], np.full(healthy.shape[1:], np.nan)
     value = low = high = error = nothing
     cut = trimmed_count(proportion, n)
-    rest = n - 2 * cut
     if n > 0:
+        rest = n - 2 * cut
         ordered = np.sort(healthy, axis=0)
         centre = ordered[n // 2]
         value = centred_mean(ordered[cut : n - cut], centre)
@@ -323,16 +271,9 @@ def trimmed_mean(
 
 
 def share_interval(count: int, n: int, *, level: float = 0.95, method: str = "wilson") -> tuple[float, float]:
-    """Interval of a binomial share from `count` successes in n trials.
+    """Interval (low, high) of a binomial share from `count` successes in n trials; no trial has no interval.
 
-    Args:
-        count: successes, in [0, n].
-        n: trials; 0 has no interval.
-        level: coverage, in (0, 1).
-        method: "wilson" (coverage near the level), or "clopper-pearson" (never below it).
-
-    Returns:
-        (low, high).
+    The method is "wilson" (coverage near the level), or "clopper-pearson" (never below it).
 
     Raises:
         ValueError: an unknown method, or a count that is not a whole number in [0, n].
@@ -362,19 +303,11 @@ def win_rate(
 ) -> Share:
     """Share of seeds in which the first value (a final regret) is the smaller one; a tie is no win.
 
-    Args:
-        first: `[S]` one policy's values, the same seeds in the same order as
-        second: `[S]` the other's.
-        first_health: `[S]` health words of `first`; without it infinities and NaN are unhealthy.
-        second_health: `[S]` health words of `second`.
-        level: coverage of the interval, in (0, 1).
-        method: as in `share_interval`.
-
-    Returns:
-        The share over seeds that are healthy in both.
+    Both are `[S]`, of the same seeds in the same order. The share is over seeds that are healthy in both; its interval
+    is that of `share_interval`.
 
     Raises:
-        ValueError: the shapes differ or are not `[S]`, or as in `healthy_seeds` and `share_interval`.
+        ValueError: the shapes differ or are not `[S]`.
     """
     (a, well), (b, also) = healthy_seeds(first, first_health), healthy_seeds(second, second_health)
     if a.ndim != 1 or a.shape != b.shape:

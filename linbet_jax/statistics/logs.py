@@ -27,8 +27,6 @@ from linbet_jax.simulation.checks import is_number
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval, check_level
 from linbet_jax.statistics.tails import ESTIMATORS, SMALLEST, TailCurve, TailIndex, hill
 
-__all__ = ["LogFit", "from_log", "read_log"]
-
 FloatArray = NDArray[np.float64]
 LARGEST = 1e100  # number that squares and higher moments of sums can do with
 DIGITS = 12  # of theta_star: further ones depend on how many threads a matrix product has
@@ -170,9 +168,11 @@ def from_log(
         supported_epsilon=supported,
         raw_moment=_moment(bandit, "raw_moment", **settings),
         central_moment=_moment(bandit, "central_moment", **settings),
-        notes=_gaps(left_out)
-        + _notes(epsilon, supported, tails["hill"].usual, len(chosen))
-        + _capped(seen, sizes, tails["hill"].usual.k),
+        notes=(
+            *([f"{left_out:,} rows with an empty entry were left out"] if left_out else []),
+            *_notes(epsilon, supported, tails["hill"].usual, len(chosen)),
+            *_capped(seen, sizes, tails["hill"].usual.k),
+        ),
     )
 
 
@@ -181,14 +181,8 @@ def read_log(path: str | os.PathLike[str], payoff: str | None = None) -> tuple[F
 
     A column of numbers is a feature. A column of text is one indicator for each of its values; of further such columns
     the first value is left out, as it would be the sum of the others. Rows with an empty entry are left out; in a .csv
-    NA, NaN, NULL and the like are empty too.
-
-    Args:
-        path: of the file.
-        payoff: the name of the column of payoffs; by default the last.
-
-    Returns:
-        `[n, d]`, `[n]` and `[d]` names.
+    NA, NaN, NULL and the like are empty too. The column of payoffs is by default the last. Returns `[n, d]`, `[n]` and
+    `[d]` names.
 
     Raises:
         ValueError: no such file, another kind of file, no such column, a column of something else.
@@ -360,10 +354,6 @@ def _supported(index: TailIndex) -> float:
     return max(0.0, min(1.0, math.floor(1000 * (index.low - 1.0)) / 1000))
 
 
-def _gaps(left_out: int) -> tuple[str, ...]:
-    return (f"{left_out:,} rows with an empty entry were left out",) if left_out else ()
-
-
 def _some(epsilon: float) -> float:
     """An epsilon that is none of the data's is no choice."""
     if epsilon == 0:
@@ -388,7 +378,7 @@ def _moment(bandit: LinearBandit, which: str, **settings: Any) -> Estimate:
     return bootstrap_interval(powers, method="percentile", **settings)
 
 
-def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> tuple[str, ...]:
+def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> list[str]:
     notes = []
     if epsilon > supported:
         notes.append(
@@ -403,17 +393,16 @@ def _notes(epsilon: float, supported: float, index: TailIndex, arms: int) -> tup
         )
     if arms < 2:
         notes.append("there is one arm alone: nothing to choose")
-    return tuple(notes)
+    return notes
 
 
-def _capped(seen: FloatArray, sizes: FloatArray, k: int) -> tuple[str, ...]:
+def _capped(seen: FloatArray, sizes: FloatArray, k: int) -> list[str]:
     """A note where many of the k payoffs with the largest residuals are the largest payoff, or the smallest."""
     tail = seen[np.argsort(sizes)[-k:]]
     ends = (("largest", float(np.max(seen))), ("smallest", float(np.min(seen))))
-    counts = {which: (value, int(np.count_nonzero(tail == value))) for which, value in ends}
-    return tuple(
+    return [
         f"payoffs look capped: {count} of the {k} that make the tail are the {which}, {value:g}; the tail index says "
         "nothing of what lies beyond"
-        for which, (value, count) in counts.items()
-        if count > FEW
-    )
+        for which, value in ends
+        if (count := int(np.count_nonzero(tail == value))) > FEW
+    ]

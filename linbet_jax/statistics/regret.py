@@ -130,11 +130,7 @@ class Summary:
     def exceeding(self, threshold: float) -> Estimate:
         """Share of the healthy seeds whose value is above a threshold: how likely a run is that costs more than that.
 
-        Args:
-            threshold: one number, an infinite one too.
-
-        Returns:
-            `[...]` the share with its Clopper-Pearson interval at this summary's level; NaN where no seed is healthy.
+        The share is `[...]`, with its Clopper-Pearson interval at this summary's level; NaN where no seed is healthy.
 
         Raises:
             ValueError: a threshold that is no number.
@@ -142,23 +138,17 @@ class Summary:
         asked: Any = threshold
         if isinstance(asked, bool) or not isinstance(asked, numbers.Real) or math.isnan(asked):
             raise ValueError(f"threshold={threshold!r}: must be a number")
-        counts = np.count_nonzero(self.values > threshold, axis=0)
-        ends = [
-            share_interval(int(count), self.n, level=self.level, method="clopper-pearson") for count in np.ravel(counts)
-        ]
-        low, high = np.reshape(np.transpose(np.array(ends).reshape(-1, 2)), (2, *np.shape(counts)))
-        share = np.asarray(counts / self.n if self.n else np.full(np.shape(counts), np.nan))
-        nothing = np.full(np.shape(counts), np.nan)
+        counts = np.asarray(np.count_nonzero(self.values > threshold, axis=0))
+        nothing = np.full(counts.shape, np.nan)
+        ends = [share_interval(int(c), self.n, level=self.level, method="clopper-pearson") for c in counts.flat]
+        low, high = np.array(ends).reshape(-1, 2).T.reshape(2, *counts.shape)
+        share = np.asarray(counts / self.n) if self.n else nothing
         return Estimate(share, low, high, nothing, self.n, self.seeds, self.unhealthy, self.level, "clopper-pearson")
 
     def quantile(self, probability: float | Sequence[float]) -> FloatArray:
-        """Quantiles over the healthy seeds (linear interpolation).
+        """Quantiles over the healthy seeds (linear interpolation); NaN when no seed is healthy.
 
-        Args:
-            probability: one number in [0, 1], or several `[Q]`.
-
-        Returns:
-            `[...]`, or `[Q, ...]` for several probabilities; NaN when no seed is healthy.
+        They are `[...]` for one probability in [0, 1], and `[Q, ...]` for several.
 
         Raises:
             ValueError: a probability outside [0, 1].
@@ -172,22 +162,14 @@ class Summary:
 
 
 def summarize(values: ArrayLike, health: ArrayLike | None = None, *, level: float = 0.95) -> Summary:
-    """Summarise one number, or one curve, per seed.
+    """Summarise one number `[S]`, or one curve `[S, ...]`, per seed.
 
     The median is subtracted before anything is squared or added, so that a constant series has standard deviation 0
-    exactly, values near 1e8 lose nothing, and one seed of 1e20 takes no digit from the others.
-
-    Args:
-        values: `[S]` or `[S, ...]`, seeds first.
-        health: `[S]` health words (0 is healthy). Without it a seed is healthy when all its values are finite.
-        level: coverage of the interval, in (0, 1).
-
-    Returns:
-        The summary over the healthy seeds, with the number of the others in `unhealthy`.
+    exactly, values near 1e8 lose nothing, and one seed of 1e20 takes no digit from the others. A seed with a health
+    word `[S]` other than 0, or without such words with a non-finite value, is left out and counted as `unhealthy`.
 
     Raises:
-        ValueError: `values` has no seed axis or no seed, `health` has another length, `level` is not in
-            (0, 1), or a seed called healthy holds a non-finite value.
+        ValueError: as every function of `intervals`.
     """
     check_level(level)
     healthy, seeds = healthy_values(values, health)
@@ -220,20 +202,12 @@ def paired_difference(
     """Summarise `first - second` seed by seed.
 
     Under common random numbers (one key, the same seeds) the two runs met the same noise, so the spread
-    of the differences, not of the runs, is what a comparison should rest on.
-
-    Args:
-        first: `[S, ...]` values of one policy, or its `Result`, which stands for its final regret and health.
-        second: `[S, ...]` values of the other, the same seeds in the same order, or its `Result`.
-        first_health: `[S]` health words of `first`; without it infinities and NaN are unhealthy.
-        second_health: `[S]` health words of `second`.
-        level: coverage of the interval, in (0, 1).
-
-    Returns:
-        The summary of the differences; a seed counts as unhealthy when either of the two runs is.
+    of the differences, not of the runs, is what a comparison should rest on. Both are `[S, ...]` values of the same
+    seeds in the same order, with health words `[S]`, or a `Result`, which stands for its final regret and health. A
+    seed counts as unhealthy when either of the two runs is.
 
     Raises:
-        ValueError: the shapes differ, two results are of different seeds, or as in `summarize`.
+        ValueError: the shapes differ, or two results are of different seeds.
     """
     pair: Any = (first, second)
     if hasattr(first, "regret") and hasattr(second, "regret"):
@@ -307,7 +281,7 @@ def exponent_interval(
         horizons: `[H]` horizons (pulls), two different ones at least.
         regrets: `[S, H]` final regret of each seed at each horizon.
         health: `[S, H]` or `[S]` health words; a seed counts when it is healthy at every horizon.
-        level: coverage of the interval, in (0, 1).
+        level: of the interval, in (0, 1).
         resamples: number of resampled sets of seeds.
         seed: of the generator that draws them.
 
@@ -369,16 +343,16 @@ def rank_table(
 
     Args:
         regrets: name to `[S]` final regrets, all of the same seeds in the same order.
-        health: name to `[S]` health words; without it infinities and NaN are unhealthy. A seed counts when it is
-            healthy for every policy, as a rank among fewer would be another thing.
-        level: coverage of the interval of the mean rank, in (0, 1).
+        health: name to `[S]` health words. A seed counts when it is healthy for every policy, as a rank among fewer
+            would be another thing.
+        level: of the interval of the mean rank.
 
     Returns:
         One entry per policy, the smallest mean rank first, equal ones in the order given; without a healthy seed all
         ranks are NaN.
 
     Raises:
-        ValueError: no policy, lists of several lengths, or as in `summarize`.
+        ValueError: no policy, or lists of several lengths.
     """
     if not regrets:
         raise ValueError("regrets must hold at least one policy")

@@ -11,21 +11,6 @@ from typing import TYPE_CHECKING, SupportsFloat
 if TYPE_CHECKING:
     from linbet_jax.statistics.regret import Estimate, Summary
 
-__all__ = [
-    "aligned_table",
-    "between",
-    "csv_text",
-    "duration",
-    "escaped_latex",
-    "escaped_markdown",
-    "interval",
-    "latex_longtable",
-    "latex_table",
-    "markdown_table",
-    "number",
-    "span",
-]
-
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -61,10 +46,8 @@ _LATEX = str.maketrans(
 def number(value: SupportsFloat, digits: int | None = None) -> str:
     """A number for people: all digits before the point, thousands separated, and a dash for what does not exist.
 
-    Args:
-        value: any number.
-        digits: significant digits, zeros at the end too: 3.142 or 12,346 for four. Three without zeros by default, and
-            0 for what is below 1e-6, which sums of thousands leave when they are rounded.
+    It has so many significant digits, zeros at the end too: 3.142 or 12,346 for four. By default it has three, without
+    zeros, and is 0 below 1e-6, which sums of thousands leave when they are rounded.
     """
     shown = float(value)
     if math.isnan(shown) or (digits and math.isinf(shown)):
@@ -87,23 +70,16 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
-def interval(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
-    """An interval, e.g. `[120, 140]`, with ends as `number` writes them or to decimal places; a dash for none."""
-    ends = _ends(estimate, digits, places)
-    return f"[{', '.join(ends)}]" if ends else "–"
+def interval(estimate: Summary | Estimate) -> str:
+    """An interval, e.g. `[120, 140]`; a dash for none."""
+    return "–" if math.isnan(estimate.low) else f"[{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def between(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
-    """The same for reading, e.g. `2,201 to 2,202`."""
-    return " to ".join(_ends(estimate, digits, places)) or "–"
-
-
-def _ends(estimate: Summary | Estimate, digits: int | None, places: int | None) -> list[str]:
-    """Both ends, written; none where there is no interval."""
+    """The same for reading, e.g. `2,201 to 2,202`, with ends as `number` writes them or to decimal places."""
     ends = float(estimate.low), float(estimate.high)
-    if math.isnan(ends[0]):
-        return []
-    return [number(end, digits) if places is None else f"{end:.{places}f}" for end in ends]
+    written = (number(end, digits) if places is None else f"{end:.{places}f}" for end in ends)
+    return "–" if math.isnan(ends[0]) else " to ".join(written)
 
 
 def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: int = 3) -> str:
@@ -117,10 +93,7 @@ def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None) -> list[str]:
     """Lines of a Markdown table, an empty one last; a bar in a cell is escaped.
 
-    Args:
-        header: names of the columns.
-        rows: cells in Markdown.
-        left: columns aligned to the left, the others to the right; None says nothing of alignment.
+    The first `left` columns are aligned to the left, the others to the right; None says nothing of alignment.
     """
     names, *body = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (header, *rows))
     marks = "---|" * len(header) if left is None else ":---|" * left + "---:|" * (len(header) - left)
@@ -157,10 +130,7 @@ def latex_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption
 def latex_longtable(header: Sequence[str], groups: Iterable[tuple[str, Iterable[Sequence[str]]]], *, left: int) -> str:
     r"""A LaTeX table of any length, a title above each group of rows; needs the packages booktabs and longtable.
 
-    Args:
-        header: names of the columns, plain text as everything here.
-        groups: (title, its rows).
-        left: columns aligned to the left, the others to the right.
+    Everything is plain text; the first `left` columns are aligned to the left, the others to the right.
     """
     parts = [
         [

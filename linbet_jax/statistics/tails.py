@@ -26,6 +26,7 @@ from linbet_jax.statistics.intervals import check_level
 __all__ = ["ESTIMATORS", "TailCurve", "TailIndex", "hill", "moment", "pickands", "usual_count"]
 
 FloatArray = NDArray[np.float64]
+Ends = tuple[FloatArray, FloatArray, FloatArray]  # an index, and its interval's lower and upper end
 SMALLEST = 20  # numbers that an estimate needs
 POINTS = 100  # of a curve
 
@@ -87,10 +88,9 @@ def hill(values: ArrayLike, counts: Sequence[int] | None = None, *, level: float
         ValueError: anything else.
     """
 
-    def at(top: FloatArray, counts: NDArray[np.int64]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def at(top: FloatArray, counts: NDArray[np.int64]) -> Ends:
         gamma = _log_excess(top, counts, 1)
-        ends = (gammaincinv(counts, share) / counts / gamma for share in _tails(level))
-        low, high = ends
+        low, high = (gammaincinv(counts, share) / counts / gamma for share in ((1 - level) / 2, (1 + level) / 2))
         return 1.0 / gamma, low, high
 
     return _curve("Hill", at, values, counts, 1, level)
@@ -104,7 +104,7 @@ def moment(values: ArrayLike, counts: Sequence[int] | None = None, *, level: flo
     nothing. The interval is the asymptotic normal one, of variance (1 + 1/alpha^2) / k.
     """
 
-    def at(top: FloatArray, counts: NDArray[np.int64]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def at(top: FloatArray, counts: NDArray[np.int64]) -> Ends:
         first, second = (_log_excess(top, counts, power) for power in (1, 2))
         equal = first * first >= second * (1.0 - 1e-12)
         gamma = first + 1.0 - 0.5 / (1.0 - np.where(equal, 0.0, first * first / second))
@@ -124,7 +124,7 @@ def pickands(values: ArrayLike, counts: Sequence[int] | None = None, *, level: f
     curve's counts are 4k, the numbers that were used. The interval is the asymptotic normal one.
     """
 
-    def at(top: FloatArray, counts: NDArray[np.int64]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def at(top: FloatArray, counts: NDArray[np.int64]) -> Ends:
         k = counts // 4
         above, below = top[k - 1] - top[2 * k - 1], top[2 * k - 1] - top[4 * k - 1]
         equal = (above == 0) | (below == 0)
@@ -142,7 +142,7 @@ ESTIMATORS: dict[str, Callable[..., TailCurve]] = {"hill": hill, "moment": momen
 
 def _curve(
     method: str,
-    at: Callable[[FloatArray, NDArray[np.int64]], tuple[FloatArray, FloatArray, FloatArray]],
+    at: Callable[[FloatArray, NDArray[np.int64]], Ends],
     values: ArrayLike,
     counts: Sequence[int] | None,
     step: int,
@@ -194,15 +194,9 @@ def _log_excess(top: FloatArray, counts: NDArray[np.int64], power: int) -> Float
     return np.asarray(second - 2 * base * first + base * base)
 
 
-def _tails(level: float) -> tuple[float, float]:
-    return (1 - level) / 2, (1 + level) / 2
-
-
-def _inverted(
-    gamma: FloatArray, error: FloatArray, level: float, equal: NDArray[np.bool_]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _inverted(gamma: FloatArray, error: FloatArray, level: float, equal: NDArray[np.bool_]) -> Ends:
     """Alpha = 1/gamma and its interval, infinite where gamma is not positive; no estimate where numbers are equal."""
-    half = float(ndtri(_tails(level)[1])) * error
+    half = float(ndtri((1 + level) / 2)) * error
     with np.errstate(divide="ignore"):
         alpha, low, high = (1.0 / np.maximum(value, 0.0) for value in (gamma, gamma + half, gamma - half))
     return np.where(equal, np.inf, alpha), np.where(equal, 0.0, low), np.where(equal, np.inf, high)

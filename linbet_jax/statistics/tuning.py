@@ -25,19 +25,6 @@ from linbet_jax.simulation.display import ProgressChoice, check_progress, showin
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.regret import Summary, summarize
 
-__all__ = [
-    "GRID",
-    "TUNING",
-    "Maker",
-    "Tuning",
-    "TuningCurve",
-    "check_criterion",
-    "choose_scale",
-    "optimism",
-    "tune",
-    "tuning_key",
-]
-
 GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 TUNING = 2**32 - 1  # folded into the key for tuning; seeds count up from 0 and stay below it
 
@@ -170,16 +157,10 @@ def choose_scale(
     grid: Sequence[float] = GRID,
     criterion: str | float = "mean",
 ) -> float:
-    """The scale of the least criterion of the final regret on tuning replications.
+    """The scale, of the grid `[G]`, of the least criterion of the final regret on tuning replications.
 
-    Args:
-        regret: `[G, N]` final regret per scale and tuning seed.
-        health: `[G, N]` health words; a scale with an unhealthy replication cannot be chosen.
-        grid: `[G]` the scales.
-        criterion: "mean", "median", or the probability of a quantile.
-
-    Returns:
-        The scale; among equals the largest, the one nearest to the paper's; 1 when no scale is healthy throughout.
+    Regret and health words are `[G, N]`, per scale and tuning seed; a scale with an unhealthy replication cannot be
+    chosen. Among equals it is the largest, the one nearest to the paper's; 1 when no scale is healthy throughout.
     """
     values = _criterion_values(regret, health, criterion)
     healthy = [(value, -scale) for value, scale in zip(values, grid, strict=True) if not np.isnan(value)]
