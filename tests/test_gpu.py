@@ -18,7 +18,7 @@ import linbet_jax as lb
 from linbet_jax.kernels import medians
 from linbet_jax.kernels.balls import Ball
 from linbet_jax.noise import words
-from linbet_jax.simulation import launches, simulator
+from linbet_jax.simulation import casting, launches, simulator
 from linbet_jax.simulation.checks import block_of
 from linbet_jax.simulation.launches import compiler_options
 from linbet_jax.simulation.simulator import traced
@@ -243,8 +243,8 @@ def test_bytes_of_a_replication():
     made = bandit()
     menu, params = lb.make_policy("menu", made, horizon=HORIZON)
     kept = 3 * menu.pulls_per_epoch + 3 + (9 + 3 + 1)  # moments, centre; inverse, widths, determinant
-    assert simulator._seed_bytes(menu, params, made, 0, "float64") == 8 * kept + 4 * (3 + 1)
-    assert simulator._seed_bytes(menu, params, made, 100, "float64") == 8 * kept + 4 * (3 + 1) + 1_200
+    assert casting.seed_bytes(menu, params, made, 0, "float64") == 8 * kept + 4 * (3 + 1)
+    assert casting.seed_bytes(menu, params, made, 100, "float64") == 8 * kept + 4 * (3 + 1) + 1_200
 
 
 def test_a_gpu_is_asked_for_the_same_bits_every_time():

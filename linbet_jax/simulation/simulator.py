@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.bandits.bandit import LinearBandit
-from linbet_jax.kernels.balls import Ball
-from linbet_jax.noise import reveals_scales, traceable
-from linbet_jax.policies.policy import Policy, state_bytes
+from linbet_jax.noise import reveals_scales
+from linbet_jax.policies.policy import Policy
+from linbet_jax.simulation.casting import generator_of, law_of, seed_bytes, shape_of_set, stack, world_of
 from linbet_jax.simulation.checks import (
     block_of,
     check_dtype,
@@ -71,7 +71,7 @@ def _plan(
     return Plan(
         policy=policy,
         sampler=bandit.sampler,
-        generator=_generator(bandit.generator, dtype_name)[0],
+        generator=generator_of(bandit.generator, dtype_name)[0],
         epochs_per_stretch=length,
         guarded=policy.pulls_per_epoch > 1 or horizon % length != 0,
         refresh_stride=max(1, REFRESH // (length * policy.pulls_per_epoch)),
@@ -97,11 +97,11 @@ def program_key(
         num_records: R, records in fact made.
         dtype: ``"float32"`` or ``"float64"``.
     """
-    law, static_law = _law(bandit.noise, dtype)
+    law, static_law = law_of(bandit.noise, dtype)
     leaves, treedef = jax.tree.flatten(params)
     shapes = tuple((np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves)
     plan = _plan(policy, bandit, horizon, static_law, dtype)
-    numbers = law, _generator(bandit.generator, dtype)[1]
+    numbers = law, generator_of(bandit.generator, dtype)[1]
     world = jax.tree.structure(numbers), tuple(np.shape(leaf) for leaf in jax.tree.leaves(numbers))
     return plan, treedef, shapes, world, bandit.num_arms, bandit.dim, num_records
 
@@ -359,8 +359,8 @@ def _checked(
     _check_grid(policy, grid, bandit, horizon, dtype_name)
     lanes = lanes_of(devices)
 
-    def seed_bytes() -> int:
-        return _seed_bytes(policy, grid[0], bandit, horizon if trace else 0, dtype_name)
+    def bytes_each() -> int:
+        return seed_bytes(policy, grid[0], bandit, horizon if trace else 0, dtype_name)
 
     return _Batch(
         policy=policy,
@@ -374,27 +374,10 @@ def _checked(
         coverage=bool(coverage),
         dtype=dtype_name,
         lanes=lanes,
-        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), seed_bytes),
+        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), bytes_each),
         chunk=None if chunk_size is None else whole_number("chunk_size", chunk_size, 1),
         separate=separate,
     )
-
-
-def _seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls: int, dtype_name: str) -> int:
-    """Bytes that one replication keeps: its state, a decision set of its own, a trace."""
-    cast = jax.tree.map(lambda leaf: _cast(leaf, dtype_name), params)
-    size = np.dtype(dtype_name).itemsize
-    own = bandit.changing or bandit.resampling
-    held = state_bytes(policy, None if bandit.changing else _shape_of_set(bandit, dtype_name), cast)
-    traced = size + (4 if bandit.norm_ball is None else size * bandit.dim)
-    return held + (size * bandit.num_arms * bandit.dim if own else 0) + traced_pulls * traced
-
-
-def _shape_of_set(bandit: LinearBandit, dtype_name: str) -> Any:
-    """A decision set without its numbers: arms [K, d], or a ball."""
-    if bandit.norm_ball is None:
-        return jax.ShapeDtypeStruct((bandit.num_arms, bandit.dim), dtype_name)
-    return Ball(jax.ShapeDtypeStruct((), dtype_name), bandit.norm_ball[1], bandit.dim)  # type: ignore[arg-type]
 
 
 class _Batch(NamedTuple):
@@ -480,14 +463,14 @@ class _Parts(NamedTuple):
 
 
 def _parts(batch: _Batch) -> _Parts:
-    leaves, treedef = _stack(batch.grid, batch.dtype, batch.separate)
-    law, static_law = _law(batch.bandit.noise, batch.dtype)
-    _, numbers = _generator(batch.bandit.generator, batch.dtype)
+    leaves, treedef = stack(batch.grid, batch.dtype, batch.separate)
+    law, static_law = law_of(batch.bandit.noise, batch.dtype)
+    _, numbers = generator_of(batch.bandit.generator, batch.dtype)
     return _Parts(
         rows_seed=np.tile(batch.seeds, len(batch.grid)),
         leaves=leaves,
         treedef=treedef,
-        world=_world(batch.bandit, law, batch.dtype)._replace(instance=numbers),
+        world=world_of(batch.bandit, law, batch.dtype)._replace(instance=numbers),
         static_law=static_law,
         key=threefry_key(batch.key),
     )
@@ -502,7 +485,7 @@ def _launch(batch: _Batch, parts: _Parts, policy: Policy, on_card: bool) -> Laun
         block_size=batch.block,
         treedef=parts.treedef,
         batched=tuple(leaf.varies for leaf in parts.leaves),
-        arms=_shape_of_set(batch.bandit, batch.dtype),
+        arms=shape_of_set(batch.bandit, batch.dtype),
     )
 
 
@@ -569,81 +552,3 @@ def _result(batch: _Batch, played: _Played, number: int) -> Result:
         run_seconds=played.clock["run"],
         coverage=coverage,
     )
-
-
-def _stack(grid: Sequence[Any], dtype_name: str, separate: bool) -> tuple[list[Leaf], Any]:
-    """Leaves of the grid's parameters in the dtype of the run; those equal in all settings are shared, if wanted."""
-    flat = [jax.tree.flatten(params) for params in grid]
-    treedef: Any = flat[0][1]
-    for leaves, structure in flat[1:]:
-        if structure != treedef or len(leaves) != len(flat[0][0]):
-            raise ValueError(f"grid: settings must share one structure, got {treedef} and {structure}")
-    stacked = []
-    for column in zip(*(leaves for leaves, _ in flat), strict=True):
-        arrays = [_cast(leaf, dtype_name) for leaf in column]
-        if any(array.shape != arrays[0].shape or array.dtype != arrays[0].dtype for array in arrays):
-            raise ValueError("grid: a parameter must have one shape and type in all settings")
-        varies = separate or any(not np.array_equal(array, arrays[0], equal_nan=True) for array in arrays[1:])
-        stacked.append(Leaf(varies, np.stack(arrays) if varies else arrays[0]))
-    return stacked, treedef
-
-
-def _cast(leaf: Any, dtype_name: str) -> npt.NDArray[Any]:
-    """A parameter: Python numbers and floating arrays in the dtype of the run, integer arrays as int32."""
-    array = np.asarray(leaf)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"params: {leaf!r} is not a number")
-    if np.issubdtype(array.dtype, np.floating) or type(leaf) is int:
-        return _fit("params", array, dtype_name)
-    if not np.issubdtype(array.dtype, np.integer):
-        return array
-    if array.size and (array.min() < -(2**31) or array.max() >= 2**31):
-        raise ValueError(f"params: the integer {leaf!r} does not fit into 32 bits")
-    return array.astype(np.int32)
-
-
-def _fit(field: str, array: npt.NDArray[Any], dtype_name: str) -> npt.NDArray[Any]:
-    """The array in the dtype of the run; a finite number that overflows there, or vanishes, is an error."""
-    with np.errstate(over="ignore", under="ignore"):
-        fitted = array.astype(dtype_name)
-    lost = (np.isfinite(array) & ~np.isfinite(fitted)) | ((array != 0) & (fitted == 0))
-    if np.any(lost):
-        raise ValueError(
-            f"{field}: {array[lost].flat[0]!r} is out of the range of {dtype_name}; use float64 or other units"
-        )
-    return fitted
-
-
-def _law(noise: Any, dtype_name: str) -> tuple[Any, Any]:
-    """A law as traced numbers (one compile serves all of them), or, when it is no pytree of numbers, as a constant."""
-    if not traceable(noise):
-        return None, noise
-    huge = float(np.finfo(dtype_name).max)
-    # What limits the orders of moments (df, shape): 10^39 degrees of freedom are as good as 10^38.
-    orders = getattr(type(noise), "orders", "")
-
-    def cast(path: Any, leaf: Any) -> npt.NDArray[Any]:
-        field = str(getattr(path[-1], "name", "")) if path else ""
-        number = np.asarray(leaf, np.float64)
-        return _fit(f"noise.{field}", np.minimum(number, huge) if field and field == orders else number, dtype_name)
-
-    return jax.tree_util.tree_map_with_path(cast, noise), None
-
-
-def _generator(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]:
-    """A generator of fresh instances as a function and traced numbers: one compile serves all the numbers."""
-    if not isinstance(generator, jax.tree_util.Partial) or generator.keywords:
-        return generator, ()
-    return generator.func, tuple(_cast(number, dtype_name) for number in generator.args)
-
-
-def _world(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
-    def cast(value: Any) -> Any:
-        return None if value is None else _fit("bandit", np.asarray(value), dtype_name)
-
-    gaps = None if bandit.means is None else np.max(bandit.means) - bandit.means
-    arms = cast(bandit.arms)
-    if bandit.norm_ball is not None:
-        radius, q = bandit.norm_ball
-        arms = Ball(cast(radius), q, bandit.dim)
-    return World(law, arms, cast(bandit.theta_star), cast(bandit.means), cast(gaps))
