@@ -32,7 +32,8 @@ def argmax_index(values: jax.Array, squared: jax.Array, radius: jax.Array) -> ja
     indices = values + radius * jnp.sqrt(jnp.maximum(squared, 0))
     largest = jnp.max(indices)
     tolerance = TIE_TOLERANCE["float64" if indices.dtype == jnp.float64 else "float32"]
-    first = jnp.argmax(indices >= largest - tolerance * jnp.abs(largest))
+    near = indices >= largest - tolerance * jnp.abs(largest)
+    first = jnp.min(jnp.where(near, jnp.arange(indices.size, dtype=jnp.int32), indices.size))
     return jnp.where(jnp.isfinite(largest), first, -1).astype(jnp.int32)
 
 
