@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,25 +12,16 @@ import jax
 from linbet_jax.theory import OWN_NORM
 
 # field: (least, most, whether each end is allowed, the range in words)
+_POSITIVE = (0.0, math.inf, False, False, "positive and finite")
+_AT_LEAST_0 = (0.0, math.inf, True, False, "at least 0 and finite")
+_AT_LEAST_1 = (1.0, math.inf, True, False, "at least 1 and finite")
 _RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
-    "ridge": (0.0, math.inf, False, False, "positive and finite"),
     "delta": (0.0, 1.0, False, False, "in (0, 1)"),
     "epsilon": (0.0, 1.0, False, True, "in (0, 1]"),
-    "radius_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "theta_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "noise_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "raw_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "central_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "mean_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "arm_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "quantile": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "clip_scale": (0.0, math.inf, False, False, "positive and finite"),
-    "learning_rate": (0.0, math.inf, False, False, "positive and finite"),
-    "clip": (0.0, math.inf, False, False, "positive and finite"),
-    "threshold": (0.0, math.inf, False, False, "positive and finite"),
-    "exploration": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "horizon": (1.0, math.inf, True, False, "at least 1 and finite"),
-    "epochs": (1.0, math.inf, True, False, "at least 1 and finite"),
+    **dict.fromkeys(("ridge", "clip_scale", "learning_rate", "clip", "threshold"), _POSITIVE),
+    **dict.fromkeys(("radius_scale", "theta_norm", "arm_norm", "mean_bound", "noise_scale"), _AT_LEAST_0),
+    **dict.fromkeys(("raw_moment_bound", "central_moment_bound", "quantile", "exploration"), _AT_LEAST_0),
+    **dict.fromkeys(("horizon", "epochs"), _AT_LEAST_1),
 }
 
 FIELDS = frozenset(_RANGES)  # the numbers that some policy is told
@@ -101,3 +93,28 @@ def check_params(params: Any) -> None:
     for field, value in params._asdict().items():
         if field in _RANGES and not (field == "theta_norm" and value == OWN_NORM):
             number(field, value)
+
+
+def check_plan(
+    plan: Callable[[Any], Any], made: Any, fields: tuple[str, ...], need: str | Callable[[Any], str]
+) -> Callable[[Any], None]:
+    """A check of hyperparameters for a policy whose shapes were planned from some of them.
+
+    Args:
+        plan: params -> what they need.
+        made: what the policy was made for.
+        fields: those that the plan depends on.
+        need: what other ones need, in words, or a function of that.
+    """
+
+    def check(params: Any) -> None:
+        check_params(params)
+        needed = plan(params)
+        if needed != made:
+            values = params._asdict() | {"horizon": f"{params.horizon:.0f}"}
+            told = ", ".join(f"{field}={values[field]}" for field in fields)
+            words = need if isinstance(need, str) else need(needed)
+            they, them = ("it needs", "it") if len(fields) == 1 else ("they need", "these parameters")
+            raise ValueError(f"{told}: {they} {words}; make_policy again instead of replacing {them}")
+
+    return check

@@ -30,11 +30,9 @@ _MOST = {"float32": 1e15, "float64": 1e150}  # a payoff beyond it counts as this
 
 
 class AdarUcbParams(NamedTuple):
-    """Hyperparameters of adar_ucb, all traced.
+    """Hyperparameters of adar_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        radius_scale: multiplies every width; levels never see it.
-        horizon: T, the pulls that the buffers were made for.
+    The horizon is that of the buffers.
     """
 
     radius_scale: Any
@@ -201,7 +199,6 @@ def adar_ucb(*, capacity: int) -> Policy:
     cost=Cost(1.5, 0.12, 0.0),
     source="Genalti, Marsigli, Gatti, Metelli 2024",
     assumption="truncated non-positivity",
-    rate=functools.partial(theory.regret_exponent, "adar_ucb"),
     regret="K^(ε/(1+ε)) T^(1/(1+ε))",
     valid="adaptive",
     sets="orthonormal",
@@ -217,4 +214,4 @@ def make_adar_ucb(setup: Setup) -> tuple[Policy, AdarUcbParams]:
     check_orthonormal(setup, "adar_ucb")
     most = theory.adar_ucb_mass(max(1, setup.horizon // 2))
     capacity = min(math.ceil(most + 4 * math.sqrt(most)) + 1, max(1, setup.horizon // 2))
-    return adar_ucb(capacity=capacity), AdarUcbParams(setup.radius_scale, float(setup.horizon))
+    return adar_ucb(capacity=capacity), setup.params(AdarUcbParams)

@@ -12,19 +12,16 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, check_plan
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 
 
 class EtcParams(NamedTuple):
-    """Hyperparameters of explore-then-commit, all traced; delta and the horizon must be those of the schedule.
+    """Hyperparameters of explore-then-commit; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        horizon: T, the pulls the parameters were made for.
+    Delta and the horizon must be those of the schedule.
     """
 
     ridge: Any
@@ -92,7 +89,6 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
     cost=Cost(0.1, 1e-4, 2e-4),
     source="derived here",
     assumption="an unknown moment",
-    rate=functools.partial(theory.regret_exponent, "explore_then_commit"),
     regret="d^½ T^(1-2ε/(3+3ε))",
     valid="adaptive",
     sets="one finite",
@@ -109,16 +105,12 @@ def make_explore_then_commit(setup: Setup) -> tuple[Policy, EtcParams]:
         )
     schedule = functools.partial(theory.etc_schedule, dim=setup.bandit.dim, num_arms=setup.bandit.num_arms)
     phase = schedule(setup.horizon, delta=setup.delta)
-
-    def check(params: EtcParams) -> None:
-        check_params(params)
-        if schedule(int(params.horizon), delta=params.delta) != phase:
-            raise ValueError(
-                f"delta={params.delta}, horizon={params.horizon:.0f}: they need another design than this"
-                " explore_then_commit was made for; make_policy again instead of replacing these parameters"
-            )
-
+    check = check_plan(
+        lambda params: schedule(int(params.horizon), delta=params.delta),
+        phase,
+        ("delta", "horizon"),
+        "another design than this explore_then_commit was made for",
+    )
     policy = explore_then_commit(setup.bandit.dim, rows=phase.rows, copies=phase.copies)
     facts = (("k", phase.copies), ("rows", phase.rows))
-    params = EtcParams(ridge=setup.ridge, delta=setup.delta, horizon=float(setup.horizon))
-    return policy._replace(about=About(check=check, facts=facts)), params
+    return policy._replace(about=About(check=check, facts=facts)), setup.params(EtcParams)

@@ -27,7 +27,7 @@ from linbet_jax.kernels.fixed_design import (
 )
 from linbet_jax.kernels.gram import combined, compensated, dot, ridge_estimates, summed
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, check_plan
 from linbet_jax.policies.designs import Arms
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -37,17 +37,9 @@ MOST = {"float32": 1e30, "float64": 1e300}  # a payoff further from its referenc
 
 
 class GoptElimParams(NamedTuple):
-    """Hyperparameters of G-optimal elimination, all traced; horizon and delta must be those of the schedule.
+    """Hyperparameters of gopt_elim; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies the widths that eliminate; 1 is literal.
-        horizon: T, the pulls the schedule was made for.
+    Horizon and delta must be those of the schedule; radius_scale multiplies the widths that eliminate.
     """
 
     ridge: Any
@@ -435,12 +427,12 @@ def gopt_elim(
 @register(
     "gopt_elim",
     label="G-opt. elimination",
+    told=("epsilon", "raw_moment_bound", "central_moment_bound", "theta_norm"),
     color="#AA4499",
     cost=Cost(0.1, 5e-4, 2e-4),
     source="after Tajdini, Scarlett, Jamieson 2025",
     assumption="both moments",
     moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "gopt_elim"),
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
@@ -448,14 +440,7 @@ def gopt_elim(
     memory="K d",
 )
 def make_gopt_elim(
-    setup: Setup,
-    *,
-    estimator: str = "catoni",
-    leftover: str = "greedy",
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
+    setup: Setup, *, estimator: str = "catoni", leftover: str = "greedy"
 ) -> tuple[Policy, GoptElimParams]:
     """G-optimal elimination with the schedule of the horizon."""
     if setup.bandit.changing:
@@ -470,26 +455,14 @@ def make_gopt_elim(
         medians=estimator == "bmm",
     )
     phases = schedule(setup.horizon, delta=setup.delta)
-
-    def check(params: GoptElimParams) -> None:
-        check_params(params)
-        if schedule(int(params.horizon), delta=params.delta) != phases:
-            raise ValueError(
-                f"delta={params.delta}, horizon={params.horizon:.0f}: they need other phases than this gopt_elim was"
-                " made for; make_policy again instead of replacing these parameters"
-            )
-
-    policy = gopt_elim(setup.bandit.dim, phases, estimator=estimator, leftover=leftover)
-    params = GoptElimParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
+    check = check_plan(
+        lambda params: schedule(int(params.horizon), delta=params.delta),
+        phases,
+        ("delta", "horizon"),
+        "other phases than this gopt_elim was made for",
     )
+    policy = gopt_elim(setup.bandit.dim, phases, estimator=estimator, leftover=leftover)
+    params = setup.params(GoptElimParams)
     facts: list[tuple[str, float]] = [("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows)]
     if estimator == "bmm":
         facts.append(("k", phases[-1].copies))

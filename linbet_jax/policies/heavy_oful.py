@@ -40,17 +40,11 @@ _MARGIN = 1 - 1e-6  # of the distance that theta may move before the history is 
 
 
 class HeavyOfulParams(NamedTuple):
-    """Hyperparameters of heavy_oful, all traced.
+    """Hyperparameters of heavy_oful; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
-        epsilon: in (0, 1].
+        central_moment_bound: positive; heteroscedastic: of the noise over its scale.
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
-        horizon: T, the pulls the parameters were made for.
     """
 
     ridge: Any
@@ -311,26 +305,18 @@ def _check(params: HeavyOfulParams) -> None:
 @register(
     "heavy_oful",
     label="Heavy-OFUL",
+    told=("epsilon", "central_moment_bound", "theta_norm", "arm_norm"),
     color="#332288",
     cost=Cost(0.8, 7e-4, 1e-2),
     source="after Huang, Zhong, Wang, Yang 2023",
     assumption="central moment",
     moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "heavy_oful"),
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d² + t d² rarely",
     memory="T d",
 )
-def make_heavy_oful(
-    setup: Setup,
-    *,
-    heteroscedastic: bool = False,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
-) -> tuple[Policy, HeavyOfulParams]:
+def make_heavy_oful(setup: Setup, *, heteroscedastic: bool = False) -> tuple[Policy, HeavyOfulParams]:
     """heavy_oful with a history of the horizon's length.
 
     Raises:
@@ -338,16 +324,7 @@ def make_heavy_oful(
             `heteroscedastic` where the noise reveals no scale.
     """
     revealed = flag("heteroscedastic", heteroscedastic)
-    params = HeavyOfulParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        arm_norm=setup.known("arm_norm", arm_norm),
-        central_moment_bound=setup.central_moment("heavy_oful", central_moment_bound, revealed),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+    params = setup.params(HeavyOfulParams, central_moment_bound=setup.central_moment("heavy_oful", revealed))
     _check(params)
     move, beta = _constants(setup.bandit.dim, params)
     facts: tuple[tuple[str, float], ...] = (("t0", move),)

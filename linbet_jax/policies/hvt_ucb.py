@@ -46,18 +46,13 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class HvtParams(NamedTuple):
-    """Hyperparameters of hvt_ucb, all traced.
+    """Hyperparameters of hvt_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     Attributes:
-        ridge: lambda > 0, the one in use.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
-        epsilon: in (0, 1].
+        ridge: the one in use.
+        central_moment_bound: positive; heteroscedastic: of the noise over its scale.
         clip_scale: multiplies t0; 1 is the plain form.
         radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
-        horizon: T, the pulls the parameters were made for.
     """
 
     ridge: Any
@@ -134,27 +129,19 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
 @register(
     "hvt_ucb",
     label="Hvt-UCB",
+    told=("epsilon", "central_moment_bound", "theta_norm", "arm_norm"),
     color="#7A3E9D",
     cost=Cost(0.2, 5e-4, 4e-4),
     source="after Wang, Zhang, Zhao, Zhou 2025",
     assumption="central moment",
     moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "hvt_ucb"),
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
 def make_hvt_ucb(
-    setup: Setup,
-    *,
-    no_cap: bool = True,
-    clip_scale: float = 1.0,
-    heteroscedastic: bool = False,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
+    setup: Setup, *, no_cap: bool = True, clip_scale: float = 1.0, heteroscedastic: bool = False
 ) -> tuple[Policy, HvtParams]:
     """hvt_ucb with the smallest ridge at which no arm is wider than the cap, where there is one.
 
@@ -163,16 +150,10 @@ def make_hvt_ucb(
             `heteroscedastic` where the noise reveals no scale.
     """
     revealed = flag("heteroscedastic", heteroscedastic)
-    params = HvtParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        arm_norm=setup.known("arm_norm", arm_norm),
-        central_moment_bound=setup.central_moment("hvt_ucb", central_moment_bound, revealed),
-        epsilon=setup.known("epsilon", epsilon),
+    params = setup.params(
+        HvtParams,
+        central_moment_bound=setup.central_moment("hvt_ucb", revealed),
         clip_scale=number("clip_scale", clip_scale),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
     )
     _check(params)
     dim = setup.bandit.dim

@@ -22,15 +22,13 @@ _REFINEMENTS = 2  # Newton steps of a refresh: each squares the relative error o
 
 
 class LintsParams(NamedTuple):
-    """Hyperparameters of LinTS, all traced.
+    """Hyperparameters of LinTS; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     Attributes:
-        ridge: lambda > 0; the paper's is 1.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||; it enters the confidence region alone.
-        noise_scale: R, the sub-Gaussian scale of the noise, as OFUL's.
+        ridge: the paper's is 1.
+        theta_norm: enters the confidence region alone.
+        noise_scale: as OFUL's.
         radius_scale: multiplies v and the region's radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
     """
 
     ridge: Any
@@ -174,28 +172,19 @@ def lints(design: Design) -> Policy:
 @register(
     "lints",
     label="LinTS",
+    told=("noise_scale", "theta_norm"),
     color="#44AA99",
     cost=Cost(0.3, 4e-4, 6e-4),
     source="Agrawal, Goyal 2013",
     assumption="sub-Gaussian noise",
-    rate=functools.partial(theory.regret_exponent, "lints"),
     regret="d^(3/2) T^½",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
-def make_lints(
-    setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
-) -> tuple[Policy, LintsParams]:
+def make_lints(setup: Setup) -> tuple[Policy, LintsParams]:
     """LinTS; where the noise has no standard deviation its scale is 1, with a note."""
-    scale, notes = setup.noise_scale("LinTS", noise_scale)
-    params = LintsParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        noise_scale=scale,
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+    scale, notes = setup.noise_scale("LinTS")
+    params = setup.params(LintsParams, noise_scale=scale)
     v = theory.lints_scale(params.horizon, dim=setup.bandit.dim, delta=params.delta, noise_scale=scale)
     return lints(setup.design).with_notes(facts=(("v", v),), notes=notes), params

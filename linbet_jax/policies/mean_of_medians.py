@@ -109,12 +109,12 @@ def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
 @register(
     "mean_of_medians",
     label="Mean of medians",
+    told=("mean_bound", "epsilon", "central_moment_bound", "theta_norm", "arm_norm"),
     color="#6699CC",
     cost=Cost(0.06, 3e-5, 2e-5),
     source="after Zhong, Huang, Yang, Wang 2021",
     assumption="symmetric noise",
     moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "mean_of_medians"),
     regret="d T^½",
     valid="adaptive",
     time="(K d + d²)/n",
@@ -128,11 +128,6 @@ def make_mean_of_medians(
     blocks: int = 1,
     assume_symmetric: bool = False,
     quantile: float | None = None,
-    mean_bound: float | None = None,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
 ) -> tuple[Policy, Any]:
     """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2.
 
@@ -144,23 +139,16 @@ def make_mean_of_medians(
         raise ValueError(f"base={base!r}: allowed are {', '.join(map(repr, BASES))}")
     blocks = count("blocks", blocks)
     notes = symmetric_or_refused("mean_of_medians", setup, assume_symmetric)
-    scale, more = quantile_of(  # R
-        "mean_of_medians", setup, quantile=quantile, central_moment_bound=central_moment_bound, epsilon=epsilon
-    )
+    scale, more = quantile_of("mean_of_medians", setup, quantile)  # R
     schedule = functools.partial(theory.mean_of_medians_schedule, blocks=blocks)
     groups, epochs = schedule(setup.horizon, delta=setup.delta)
     options = registry.options(base)
-    known: dict[str, Any] = {"epsilon": 1.0, "central_moment_bound": scale * scale / blocks}
+    given = {field: number(field, value) for field, value in setup.given.items() if value is not None}
+    known = given | {"epsilon": 1.0, "central_moment_bound": scale * scale / blocks}
     known["noise_scale"] = scale / math.sqrt(blocks)
     if "raw_moment_bound" in options:
-        largest = setup.known("mean_bound", mean_bound)
+        largest = setup.known("mean_bound")
         known["raw_moment_bound"] = scale * scale / blocks + largest * largest
-    elif mean_bound is not None:
-        number("mean_bound", mean_bound)
-    if theta_norm is not None:
-        known["theta_norm"] = setup.theta_norm
-    if arm_norm is not None:
-        known["arm_norm"] = number("arm_norm", arm_norm)
     try:
         policy, params = registry.made(  # medians have a mean whether or not the noise has
             base,

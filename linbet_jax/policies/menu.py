@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, check_plan
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -19,15 +19,9 @@ from linbet_jax.policies.ridge import scaled_radius
 
 
 class MenuParams(NamedTuple):
-    """Hyperparameters of MENU, all traced. There is no delta: it enters through k alone, which decides shapes.
+    """Hyperparameters of MENU; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        ridge: lambda > 0.
-        theta_norm: S >= ||theta*||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
+    There is no delta: it enters through k alone, which decides shapes.
     """
 
     ridge: Any
@@ -112,24 +106,18 @@ def menu(design: Design, *, groups: int) -> Policy:
 @register(
     "menu",
     label="MENU",
+    told=("epsilon", "central_moment_bound", "theta_norm"),
     color="#0072B2",
     cost=Cost(0.9, 1e-4, 0.0),
     source="Shao, Yu, King, Lyu 2018, Algorithm 1",
     assumption="central moment",
     moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "menu"),
     regret="d^((3+ε)/(2+2ε)) T^(1/(1+ε))",
     valid="in advance",
     time="d² + k d",
     memory="d² + k d",
 )
-def make_menu(
-    setup: Setup,
-    *,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-) -> tuple[Policy, MenuParams]:
+def make_menu(setup: Setup) -> tuple[Policy, MenuParams]:
     """MENU with k from the horizon and delta."""
     smallest = theory.menu_smallest_horizon(setup.delta)
     if setup.horizon < smallest:
@@ -138,22 +126,12 @@ def make_menu(
             " (256 + 24 ln(e/delta), and one whole epoch)"
         )
     groups = theory.menu_groups(setup.horizon, setup.delta)
-    params = MenuParams(
-        ridge=setup.ridge,
-        theta_norm=setup.theta_norm,
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
+    params = setup.params(MenuParams)
+    check = check_plan(
+        lambda params: theory.menu_groups(int(params.horizon), setup.delta),
+        groups,
+        ("horizon",),
+        f"other epochs than those of k={groups} pulls that this MENU was made for",
     )
-
-    def check(params: MenuParams) -> None:
-        check_params(params)
-        if theory.menu_groups(int(params.horizon), setup.delta) != groups:
-            raise ValueError(
-                f"horizon={params.horizon:.0f}: it needs other epochs than those of k={groups} pulls that this MENU was"
-                " made for; make_policy again instead of replacing it"
-            )
-
     facts = (("k", groups), ("N", setup.horizon // groups))
     return menu(setup.design, groups=groups)._replace(about=About(check=check, facts=facts)), params

@@ -4,6 +4,15 @@ One calling convention serves every policy and every decision set: ``(state, arm
 function taking what it needs of it, in this order. Hyperparameters (``params``: any pytree of numbers) are traced and
 passed last, so a sweep over delta, lambda, moment bounds or radius scale compiles once. Numbers that decide a shape are
 host integers inside the functions. A policy never sees theta*, the means or the noise law.
+
+The package's policies have NamedTuples of numbers, traced, whose fields mean the same everywhere:
+
+    ridge: lambda > 0.                              horizon: T, the pulls that the others were made for.
+    delta: failure probability in (0, 1).           epsilon: in (0, 1].
+    theta_norm: S >= ||theta*||.                    raw_moment_bound: b >= E|y|^{1 + epsilon}.
+    arm_norm: D >= ||x||.                           central_moment_bound: c >= E|eta|^{1 + epsilon}.
+    noise_scale: R, the sub-Gaussian scale.         mean_bound: L >= |<x, theta*>|.
+    radius_scale: multiplies every radius or width and no level of truncation; 1 is literal.
 """
 
 from __future__ import annotations

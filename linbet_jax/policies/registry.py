@@ -13,12 +13,13 @@ import functools
 import importlib.metadata
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from linbet_jax.policies._checks import FIELDS, count, number
 from linbet_jax.policies.designs import Design, design_of
 from linbet_jax.policies.policy import Policy
+from linbet_jax.theory import BOUNDED, regret_exponent
 
 __all__ = ["BanditFacts", "Cost", "Entry", "Setup", "entry", "make_policy", "names", "options", "register"]
 
@@ -29,57 +30,46 @@ class BanditFacts(Protocol):
     @property
     def dim(self) -> int:
         """d."""
-        ...
 
     @property
     def num_arms(self) -> int:
         """K."""
-        ...
 
     @property
     def changing(self) -> bool:
         """Whether the decision set changes from pull to pull."""
-        ...
 
     @property
     def epsilon(self) -> float:
         """The order of the moments is 1 + epsilon; 0 where payoffs have no mean."""
-        ...
 
     @property
     def raw_moment_bound(self) -> float:
         """b."""
-        ...
 
     @property
     def central_moment_bound(self) -> float:
         """c."""
-        ...
 
     @property
     def theta_norm(self) -> float:
         """S."""
-        ...
 
     @property
     def arm_norm(self) -> float:
         """D."""
-        ...
 
     @property
     def mean_bound(self) -> float:
         """L >= |<x, theta*>|."""
-        ...
 
     @property
     def noise_std(self) -> float:
         """Largest standard deviation of a payoff over the arms; infinite where there is none."""
-        ...
 
     @property
     def symmetric_noise(self) -> bool | None:
         """Whether payoffs lie symmetrically about their means; None where nobody says."""
-        ...
 
 
 class Setup(NamedTuple):
@@ -93,6 +83,7 @@ class Setup(NamedTuple):
         ridge: lambda.
         radius_scale: multiplies every radius.
         theta_norm: S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then.
+        given: constants of the bandit that were given as options; see :attr:`Entry.told`.
     """
 
     bandit: BanditFacts
@@ -102,13 +93,15 @@ class Setup(NamedTuple):
     ridge: float
     radius_scale: float
     theta_norm: float
+    given: Mapping[str, Any]
 
-    def known(self, field: str, given: Any) -> float:
-        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, checked.
+    def known(self, field: str, given: Any = None) -> float:
+        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, here or as an option, checked.
 
         Raises:
             ValueError: naming the field, the value and what is allowed.
         """
+        given = self.given.get(field) if given is None else given
         if given is not None:
             return number(field, given)
         value = getattr(self.bandit, field)
@@ -116,14 +109,31 @@ class Setup(NamedTuple):
             raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
         return number(field, value)
 
-    def central_moment(self, policy: str, given: Any, heteroscedastic: bool) -> float:
+    def params(self, kind: Any, **own: Any) -> Any:
+        """A policy's hyperparameters, a NamedTuple of this kind: its own numbers, and all others from here.
+
+        Raises:
+            ValueError: as `known` does.
+        """
+
+        def value(field: str) -> Any:
+            if field in own:
+                return own[field]
+            if field == "horizon":
+                return float(self.horizon)
+            return getattr(self, field) if field in self._fields else self.known(field)
+
+        return kind(*map(value, kind._fields))
+
+    def central_moment(self, policy: str, heteroscedastic: bool) -> float:
         """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is.
 
         Raises:
             ValueError: naming the field, the value and what is allowed; also where the noise reveals no scale.
         """
         if not heteroscedastic:
-            return self.known("central_moment_bound", given)
+            return self.known("central_moment_bound")
+        given = self.given.get("central_moment_bound")
         unit = getattr(self.bandit, "unit_moment_bound", None)
         if unit is None:
             raise ValueError(
@@ -137,11 +147,12 @@ class Setup(NamedTuple):
             )
         return number("central_moment_bound", unit if given is None else given)
 
-    def noise_scale(self, label: str, given: Any) -> tuple[float, tuple[str, ...]]:
+    def noise_scale(self, label: str) -> tuple[float, tuple[str, ...]]:
         """R of a policy made for sub-Gaussian noise: the one given, else the standard deviation; and notes.
 
         Where there is none it is 1, and the note says so.
         """
+        given = self.given.get("noise_scale")
         if given is None and not math.isfinite(self.bandit.noise_std):
             return 1.0, (f"{label}'s noise_scale is 1: the noise has no finite standard deviation",)
         return number("noise_scale", self.bandit.noise_std if given is None else given), ()
@@ -155,6 +166,7 @@ class Cost(NamedTuple):
     per_square: float
 
 
+_LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
 Factory = Callable[..., tuple[Policy, Any]]
 
 
@@ -165,13 +177,15 @@ class Entry:
     Attributes:
         name: as :func:`make_policy` knows it.
         make: ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options.
+        told: further options, of constants that `Setup.params` takes from the bandit where they are not given.
         label: as legends and tables write it.
         color: of its curves, as #RRGGBB; None takes one that is free.
         cost: what a pull costs, for the estimates that commands give before they start.
         source: the paper it comes from.
         assumption: what it asks of the noise.
         moment: the bandit's moment bound that it is told: ``"raw_moment_bound"``, ``"central_moment_bound"`` or None.
-        rate: epsilon -> the exponent of T in its regret bound, logarithms apart; None where nothing is proved.
+        rate: epsilon -> the exponent of T in its regret bound, logarithms apart; by default
+            :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved.
         regret: that bound in d and T, logarithms apart, as tables write it.
         valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
             seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
@@ -184,10 +198,11 @@ class Entry:
     name: str
     make: Factory
     label: str
-    color: str | None
-    cost: Cost
-    source: str
-    assumption: str
+    told: tuple[str, ...] = ()
+    color: str | None = None
+    cost: Cost = _LIKE_OFUL
+    source: str = ""
+    assumption: str = ""
     moment: str | None = None
     rate: Callable[[Any], Any] | None = None
     regret: str = ""
@@ -213,27 +228,10 @@ _MOMENTS = {
     "central_moment_bound": "moment E|payoff - mean|^(1 + epsilon)",
 }
 _ENTRIES: dict[str, Entry] = {}
-_LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
 
 
-def register(
-    name: str,
-    *,
-    label: str | None = None,
-    color: str | None = None,
-    cost: Cost = _LIKE_OFUL,
-    source: str = "",
-    assumption: str = "",
-    moment: str | None = None,
-    rate: Callable[[Any], Any] | None = None,
-    regret: str = "",
-    valid: str = "",
-    sets: str = "any",
-    time: str = "",
-    memory: str = "",
-    needs_mean: bool = True,
-) -> Callable[[Factory], Factory]:
-    """Registers the decorated factory as a policy; see :class:`Entry` for the arguments.
+def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[Factory], Factory]:
+    """Registers the decorated factory as a policy; see :class:`Entry` for the arguments, all optional.
 
     Raises:
         ValueError: another factory has the name already.
@@ -246,9 +244,8 @@ def register(
             make.__qualname__,
         ):
             raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
-        said: dict[str, Any] = {"regret": regret, "valid": valid, "sets": sets, "time": time, "memory": memory}
-        about = (source, assumption, moment, rate)
-        _ENTRIES[name] = Entry(name, make, label or name, color, cost, *about, **said, needs_mean=needs_mean)
+        rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
+        _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, **about})
         return make
 
     return registered
@@ -290,7 +287,8 @@ def options(name: str) -> dict[str, Any]:
         ValueError: for an unknown name; the message lists the known ones.
     """
     parameters = inspect.signature(entry(name).make).parameters
-    return {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    return own | dict.fromkeys(entry(name).told)
 
 
 def make_policy(
@@ -347,6 +345,7 @@ def made(
         guess = "" if option in FIELDS else _meant(option, (*known, "horizon", "delta", "ridge", "radius_scale"))
         raise ValueError(f"option {option}={chosen[option]!r}{guess}: {name} knows {listing}")
     norm = chosen.get("theta_norm")
+    about = entry(name)
     setup = Setup(
         bandit=bandit,
         design=design_of(bandit),
@@ -355,5 +354,6 @@ def made(
         ridge=number("ridge", ridge),
         radius_scale=number("radius_scale", radius_scale),
         theta_norm=float(bandit.theta_norm) if norm is None else number("theta_norm", norm),
+        given={field: chosen.pop(field) for field in about.told if field in chosen},
     )
-    return entry(name).make(setup, **chosen)
+    return about.make(setup, **chosen)

@@ -27,14 +27,9 @@ ORTHONORMAL = 1e-9  # how far A A^T may be from the identity, entry by entry
 
 
 class RobustUcbParams(NamedTuple):
-    """Hyperparameters of robust_ucb, all traced.
+    """Hyperparameters of robust_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        delta: failure probability in (0, 1).
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every width; levels never see it.
-        horizon: T, which enters levels and widths.
+    The horizon enters levels and widths.
     """
 
     delta: Any
@@ -143,32 +138,24 @@ def check_orthonormal(setup: Setup, policy: str) -> None:
 @register(
     "robust_ucb",
     label="Robust UCB",
+    told=("epsilon", "raw_moment_bound"),
     color="#88CCEE",
     cost=Cost(0.18, 2.4e-4, 0.0),
     source="Bubeck, Cesa-Bianchi, Lugosi 2013",
     assumption="raw moment",
     moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "robust_ucb"),
     regret="K^(ε/(1+ε)) T^(1/(1+ε))",
     valid="adaptive",
     sets="orthonormal",
     time="K",
     memory="K",
 )
-def make_robust_ucb(
-    setup: Setup, *, epsilon: float | None = None, raw_moment_bound: float | None = None
-) -> tuple[Policy, RobustUcbParams]:
+def make_robust_ucb(setup: Setup) -> tuple[Policy, RobustUcbParams]:
     """robust_ucb for one finite set of orthonormal arms.
 
     Raises:
         ValueError: for any other set.
     """
-    params = RobustUcbParams(
-        delta=setup.delta,
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+    params = setup.params(RobustUcbParams)
     check_orthonormal(setup, "robust_ucb")
     return robust_ucb(), params

@@ -26,17 +26,16 @@ if TYPE_CHECKING:  # imported where it is used: a bare checkout on a GPU machine
 
 
 class SgdParams(NamedTuple):
-    """Hyperparameters of gradient policies, all traced.
+    """Hyperparameters of gradient policies; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     Attributes:
-        ridge: lambda > 0 of the widths; used with ``explore="width"`` alone.
-        theta_norm: S, the radius of the ball that the default optimizer projects onto.
+        ridge: of the widths; used with ``explore="width"`` alone.
+        theta_norm: the radius of the ball that the default optimizer projects onto.
         learning_rate: of the default optimizer; the step at pull t has the rate learning_rate / sqrt(t).
         clip: largest norm of a gradient in the default optimizer.
         threshold: Huber's, in payoffs; used with ``loss="huber"`` alone.
         exploration: the probability of a uniform arm, or what multiplies the widths.
         radius_scale: multiplies ``exploration``.
-        horizon: T, the pulls the parameters were made for.
     """
 
     ridge: Any
@@ -184,6 +183,7 @@ def gradient(
 @register(
     "sgd",
     label="SGD",
+    told=("theta_norm",),
     color="#555599",
     cost=Cost(0.1, 3e-4, 1e-4),
     source="a reference line",
@@ -200,7 +200,6 @@ def make_sgd(
     learning_rate: float | None = None,
     clip: float | None = None,
     threshold: float | None = None,
-    theta_norm: float | None = None,
 ) -> tuple[Policy, SgdParams]:
     """The default optimizer; rate 1/D^2, gradients up to D (D S + c^{1/(1 + epsilon)}), threshold c^{1/(1 + epsilon)}.
 
@@ -227,14 +226,11 @@ def make_sgd(
         threshold = (noise("threshold") or 1.0) if loss == "huber" else 1.0
     if explore == "epsilon" and number("exploration", exploration) > 1:
         raise ValueError(f"exploration={exploration}: must be at most 1 with explore='epsilon', a probability")
-    params = SgdParams(
-        ridge=setup.ridge,
-        theta_norm=setup.theta_norm,
+    params = setup.params(
+        SgdParams,
         learning_rate=number("learning_rate", learning_rate),
         clip=number("clip", clip),
         threshold=number("threshold", threshold),
         exploration=number("exploration", exploration),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
     )
     return gradient(setup.design, loss=loss, explore=explore), params
