@@ -60,29 +60,27 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
 def _pair(policy: Policy) -> Policy:
     """The pair, for any parameters; cached so that equal pairs are one trace."""
     half = policy.pulls_per_epoch
+    policy = policy.inside("a bystander", lambda params: params.policy)
     region, refresh, finite, buffers = policy.region, policy.refresh, policy.finite, policy.buffers
 
-    def both(update: Update) -> Update:
+    def both(update: Any) -> Update:
         def updated(
             state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams
         ) -> Pair:
             parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
-            return Pair(*(update(one, arms, index, seen, params.policy) for one, seen in parts))
+            return Pair(*(update(one, arms, index, seen, params) for one, seen in parts))
 
         return updated
 
-    return Policy(
-        name=policy.name,
-        init=lambda arms, params: Pair(policy.init(arms, params.policy), policy.init(arms, params.policy)),
-        select=lambda key, state, arms, params: policy.select(key, state.player, arms, params.policy),
-        update=tuple(both(update) for update in policy.blind_updates("a bystander")),
+    return policy._replace(
+        init=lambda arms, params: Pair(policy.init(arms, params), policy.init(arms, params)),
+        select=lambda key, state, arms, params: policy.select(key, state.player, arms, params),
+        update=tuple(both(update) for update in policy.updates),
         pulls_per_epoch=2 * half,
-        region=None if region is None else lambda state, arms, params: region(state.bystander, arms, params.policy),
-        refresh=None
-        if refresh is None
-        else lambda state, arms, params: Pair(*(refresh(one, arms, params.policy) for one in state)),
-        finite=None if finite is None else lambda state: finite(state.player) & finite(state.bystander),
-        buffers=None if buffers is None else _buffers(buffers),
+        region=region and (lambda state, arms, params: region(state.bystander, arms, params)),
+        refresh=refresh and (lambda state, arms, params: Pair(*(refresh(one, arms, params) for one in state))),
+        finite=finite and (lambda state: finite(state.player) & finite(state.bystander)),
+        buffers=buffers and _buffers(buffers),
     )
 
 

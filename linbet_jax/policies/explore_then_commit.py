@@ -8,11 +8,10 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.policies._checks import check_params, check_plan
+from linbet_jax.policies._checks import check_plan
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -50,35 +49,21 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
         rows: rows of the design.
         copies: k, odd.
     """
-    one_phase = gopt_elim(dim, (theory.EliminationPhase(rows, copies),), estimator="bmm")
 
     def told(params: EtcParams) -> GoptElimParams:
         """Widths of 0: only the largest value is left when the phase is over."""
         zero = jnp.zeros_like(params.ridge)
-        return GoptElimParams(
-            ridge=params.ridge,
-            delta=params.delta,
-            theta_norm=zero,
-            raw_moment_bound=zero,
-            central_moment_bound=zero,
-            epsilon=zero + 1,
-            radius_scale=zero,
-            horizon=params.horizon,
-        )
+        none = dict.fromkeys(GoptElimParams._fields, zero)
+        return GoptElimParams(**none | {"epsilon": zero + 1} | params._asdict())
 
-    def update(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: EtcParams) -> Any:
-        return advance(state, arms, index, payoffs, told(params))
-
-    region, (advance,) = one_phase.region, one_phase.blind_updates("explore_then_commit")
+    one_phase = gopt_elim(dim, (theory.EliminationPhase(rows, copies),), estimator="bmm").inside(
+        "explore_then_commit", told
+    )
+    region = one_phase.region
     assert region is not None
-    return Policy(
+    return one_phase._replace(
         name="explore_then_commit",
-        init=lambda arms, params: one_phase.init(arms, told(params)),
-        select=lambda key, state, arms, params: one_phase.select(key, state, arms, told(params)),
-        update=update,
-        region=lambda state, arms, params: Region(region(state, arms, told(params)).center),  # no width is claimed
-        finite=one_phase.finite,
-        about=About(check=check_params),
+        region=lambda state, arms, params: Region(region(state, arms, params).center),  # no width is claimed
     )
 
 

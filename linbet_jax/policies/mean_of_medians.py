@@ -56,29 +56,21 @@ def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
 def _wrapped(policy: Policy, groups: int, blocks: int) -> Policy:
     """The functions alone: equal policies share one program."""
     pulls = groups * blocks
+    base = policy.inside("a median", lambda params: told_to_base(params, pulls))
 
-    def told(params: Any) -> Any:
-        return told_to_base(params, pulls)
-
-    def once(update: Update) -> Update:
+    def once(update: Any) -> Update:
         def updated(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
             medians = jax.vmap(lambda part: median_of_means(part, groups))(payoffs.reshape(-1, groups))
             means = jnp.mean(medians.reshape(-1, blocks), axis=1)
-            return update(state, arms, index, means, told(params))
+            return update(state, arms, index, means, params)
 
         return updated
 
-    region, refresh, buffers = policy.region, policy.refresh, policy.buffers
-    return Policy(
+    return base._replace(
         name="mean_of_medians",
-        init=lambda arms, params: policy.init(arms, told(params)),
-        select=lambda key, state, arms, params: policy.select(key, state, arms, told(params)),
-        update=tuple(once(update) for update in policy.blind_updates("a median")),
+        update=tuple(once(update) for update in base.updates),
         pulls_per_epoch=pulls * policy.pulls_per_epoch,
-        region=None if region is None else lambda state, arms, params: region(state, arms, told(params)),
-        refresh=None if refresh is None else lambda state, arms, params: refresh(state, arms, told(params)),
-        finite=policy.finite,
-        buffers=None if buffers is None else _buffers(buffers, groups, blocks),
+        buffers=policy.buffers and _buffers(policy.buffers, groups, blocks),
     )
 
 

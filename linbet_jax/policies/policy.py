@@ -151,16 +151,25 @@ class Policy(NamedTuple):
         """Whether one of them is shown the scales of the payoffs."""
         return any(isinstance(update, SeesScale) for update in self.updates)
 
-    def blind_updates(self, wrapper: str) -> tuple[Update, ...]:
-        """The functions that update the state, for a wrapper that has no scales to show.
+    def inside(self, wrapper: str, params_of: Callable[[Params], Params]) -> Policy:
+        """The same policy inside a wrapper with parameters of its own: its functions are given ``params_of(params)``.
 
         Raises:
-            ValueError: where one of them is shown the scales of the payoffs.
+            ValueError: where an update is shown the scales of the payoffs, which a wrapper does not hand on.
         """
-        blind = tuple(update for update in self.updates if not isinstance(update, SeesScale))
-        if len(blind) < len(self.updates):
+
+        def translated(function: Any) -> Any:
+            return function and (lambda *arguments: function(*arguments[:-1], params_of(arguments[-1])))
+
+        if self.sees_scales:
             raise ValueError(f"policy {self.name}: sees the scales of its payoffs, which {wrapper} does not hand on")
-        return blind
+        return self._replace(
+            init=translated(self.init),
+            select=translated(self.select),
+            update=tuple(map(translated, self.updates)),
+            region=translated(self.region),
+            refresh=translated(self.refresh),
+        )
 
 
 def updated(
