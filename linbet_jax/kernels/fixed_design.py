@@ -142,19 +142,7 @@ def btc_estimate(
 ) -> tuple[jax.Array, jax.Array]:
     """The truncated estimate of <g, theta>: sum u r + sum u (y - r) over the rows with |u (y - r)| <= H.
 
-    Args:
-        weights: [n], u_i = g^T A^-1 x_i.
-        payoffs: [n].
-        moment: [] or [n], m_i >= E|y_i - r_i|^p given the past: conditional moments are enough.
-        epsilon: [], in (0, 1].
-        delta: [], failure probability, in (0, 1).
-        references: [] or [n], r_i, fixed before the payoffs.
-
-    Returns:
-        The estimate [] and its width [], 2.75 M L^{eps/p}. Where M is 0: sum u r, and 0.
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
+    Arguments, results and errors are those of :func:`catoni_estimate`; the width is 2.75 M L^{eps/p}.
     """
     weights, payoffs, moment, references = _checked(weights, payoffs, moment, references, 1)
     log_term = jnp.log(2 / delta)
@@ -171,21 +159,15 @@ def bmm_estimate(
 ) -> tuple[jax.Array, jax.Array]:
     """The median of k copies of the ridge estimate of <g, theta>.
 
-    The width holds with probability 1 - delta where P(Bin(k, 1/4) >= (k + 1)/2) <= delta
-    (:func:`linbet_jax.theory.median_copies`).
+    The width, 2^{(4-p)/p} M, holds with probability 1 - delta where P(Bin(k, 1/4) >= (k + 1)/2) <= delta
+    (:func:`linbet_jax.theory.median_copies`). What is not said here is as in :func:`catoni_estimate`.
 
     Args:
-        weights: [n], u_i = g^T A^-1 x_i.
+        weights: [n].
         payoffs: [n, k]: row i is pulled k times, and copy j takes its j-th payoff. The copies must be independent.
         moment: [] or [n], c >= E|eta|^p around the mean.
-        epsilon: [], in (0, 1].
+        epsilon: [].
         references: [] or [n], r_i; they move no estimate but by rounding.
-
-    Returns:
-        The estimate [] and its width [], 2^{(4-p)/p} M.
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
     """
     weights, payoffs, moment, references = _checked(weights, payoffs, moment, references, 2)
     values = jnp.broadcast_to(jnp.asarray(references, payoffs.dtype), weights.shape)

@@ -53,8 +53,7 @@ def crmm(design: Design, *, pulls: int) -> Policy:
         raise ValueError(f"pulls={pulls}: must be odd, at least 1")
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: CrmmParams) -> jax.Array:
-        constants = theory.arguments(theory.crmm_radius, params._asdict())
-        return params.radius_scale * theory.crmm_radius(log_det_ratio=log_det_ratio, **constants)
+        return params.radius_scale * theory.at(theory.crmm_radius, params, log_det_ratio=log_det_ratio)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrmmParams) -> jax.Array:
         return median_of_means(payoffs, pulls)  # blocks of one payoff

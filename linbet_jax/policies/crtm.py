@@ -42,13 +42,12 @@ def crtm(design: Design) -> Policy:
     """One-pass truncation; parameters: :class:`CrtmParams`."""
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: CrtmParams) -> jax.Array:
-        constants = theory.arguments(theory.crtm_radius, params._asdict())
-        return params.radius_scale * theory.crtm_radius(dim=design.dim, **constants)
+        return params.radius_scale * theory.at(theory.crtm_radius, params, dim=design.dim)
 
     def adapt(
         payoff: jax.Array, value: jax.Array, squared_width: jax.Array, params: CrtmParams
     ) -> tuple[jax.Array, None]:
-        level = theory.crtm_level(dim=design.dim, **theory.arguments(theory.crtm_level, params._asdict()))
+        level = theory.at(theory.crtm_level, params, dim=design.dim)
         width = jnp.sqrt(squared_width / (1 + squared_width))  # ||x|| in the norm of V^-1, x in V
         return jnp.where(jnp.abs(payoff) * width <= level, payoff, 0), None
 
@@ -76,9 +75,8 @@ def make_crtm(setup: Setup) -> tuple[Policy, CrtmParams]:
         ValueError: for a bandit that bounds no ||x|| where `arm_norm` is not given.
     """
     params = setup.params(CrtmParams)
-    dim, told = setup.bandit.dim, params._asdict()
-    facts = [("G", theory.crtm_level(dim=dim, **theory.arguments(theory.crtm_level, told)))]
-    beta = theory.crtm_radius(dim=dim, **theory.arguments(theory.crtm_radius, told))
+    facts = [("G", theory.at(theory.crtm_level, params, dim=setup.bandit.dim))]
+    beta = theory.at(theory.crtm_radius, params, dim=setup.bandit.dim)
     if math.isfinite(beta):  # else each replication has its own
         facts.append(("beta", beta))
     return crtm(setup.design).with_notes(facts=tuple(facts)), params

@@ -27,8 +27,9 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
-from linbet_jax.policies._checks import check_params, flag
+from linbet_jax.policies._checks import flag
 from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.hvt_ucb import check_positive, constants_of, facts_of, weight_of
 from linbet_jax.policies.policy import About, Buffers, Policy, Region, SeesScale
 from linbet_jax.policies.registry import Cost, Setup, register
 
@@ -100,11 +101,8 @@ class _Search(NamedTuple):
     readings: jax.Array  # [] int32
 
 
-def _constants(dim: int, params: HeavyOfulParams) -> tuple[Any, Any]:
-    """t0, and beta before radius_scale."""
-    told = params._asdict()
-    move = theory.heavy_oful_move(dim=dim, **theory.arguments(theory.heavy_oful_move, told))
-    return move, theory.heavy_oful_radius(move=move, **theory.arguments(theory.heavy_oful_radius, told))
+_constants = functools.partial(constants_of, "heavy_oful")
+_check = functools.partial(check_positive, "heavy_oful", "nothing")
 
 
 def _read(history: jax.Array, pulls: jax.Array, center: jax.Array, *, ridge: Any) -> _Reading:
@@ -222,8 +220,7 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
         cap = theory.hvt_cap(move=move, radius=radius)
         square = 1 if scales is None else scales[0] ** 2
         squared_width = design.squared_width(state.design, arms, index) / square
-        wide = squared_width > cap
-        weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
+        weight = weight_of(squared_width, cap)
         squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # u^2
         level = move * jnp.sqrt((1 + squared) / squared)  # sqrt(weight) h
         weight = weight / square
@@ -293,15 +290,6 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     )
 
 
-def _check(params: HeavyOfulParams) -> None:
-    check_params(params)
-    if float(params.central_moment_bound) == 0:
-        raise ValueError(
-            f"central_moment_bound={params.central_moment_bound!r}: must be positive for heavy_oful, which otherwise"
-            " clips every payoff to nothing"
-        )
-
-
 @register(
     "heavy_oful",
     label="Heavy-OFUL",
@@ -326,9 +314,6 @@ def make_heavy_oful(setup: Setup, *, heteroscedastic: bool = False) -> tuple[Pol
     revealed = flag("heteroscedastic", heteroscedastic)
     params = setup.params(HeavyOfulParams, central_moment_bound=setup.central_moment("heavy_oful", revealed))
     _check(params)
-    move, beta = _constants(setup.bandit.dim, params)
-    facts: tuple[tuple[str, float], ...] = (("t0", move),)
-    if math.isfinite(beta):  # else each replication has its own
-        facts += (("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta)))
+    facts = facts_of(*_constants(setup.bandit.dim, params))
     policy = heavy_oful(setup.design, history=setup.horizon, heteroscedastic=revealed)
     return policy.with_notes(facts=facts), params

@@ -95,9 +95,7 @@ def lints(design: Design) -> Policy:
         return LintsState(played, root, root, start.log_det, zero, zero, zero)
 
     def select(key: jax.Array, state: LintsState, arms: jax.Array, params: LintsParams) -> jax.Array:
-        scale = params.radius_scale * theory.lints_scale(
-            params.horizon, dim=design.dim, delta=params.delta, noise_scale=params.noise_scale
-        )
+        scale = params.radius_scale * theory.at(theory.lints_scale, params, dim=design.dim)
         drawn = state.center + scale * combined(state.root, normals(key, design.dim, state.root.dtype))
         if isinstance(arms, Ball):
             return arms.best(drawn)
@@ -186,5 +184,5 @@ def make_lints(setup: Setup) -> tuple[Policy, LintsParams]:
     """LinTS; where the noise has no standard deviation its scale is 1, with a note."""
     scale, notes = setup.noise_scale("LinTS")
     params = setup.params(LintsParams, noise_scale=scale)
-    v = theory.lints_scale(params.horizon, dim=setup.bandit.dim, delta=params.delta, noise_scale=scale)
+    v = theory.at(theory.lints_scale, params, dim=setup.bandit.dim)
     return lints(setup.design).with_notes(facts=(("v", v),), notes=notes), params

@@ -58,13 +58,14 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
         raise ValueError(f"blocks={blocks}: must be from 1 to the pulls per epoch, {pulls}")
 
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: MomParams) -> jax.Array:
-        started = theory.mom_radius(
+        started = theory.at(
+            theory.mom_radius,
+            params,
             updates.astype(log_det_ratio.dtype),
             pulls=pulls,
             block_pulls=pulls // blocks,
             log_det_ratio=log_det_ratio,
             radius=radius,
-            **theory.arguments(theory.mom_radius, params._asdict()),
         )
         return scaled_radius(updates, started, params)
 
@@ -116,18 +117,13 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
         raise ValueError("scaled=True: goes with radius='valid' alone, since Medina and Yang print no scaled radius")
 
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: CrtParams) -> jax.Array:
-        started = theory.crt_radius(
-            jnp.maximum(updates, 1).astype(log_det_ratio.dtype),
-            log_det_ratio=log_det_ratio,
-            radius=radius,
-            scaled=scaled,
-            **theory.arguments(theory.crt_radius, params._asdict()),
-        )
+        pull = jnp.maximum(updates, 1).astype(log_det_ratio.dtype)
+        form = {"radius": radius, "scaled": scaled}
+        started = theory.at(theory.crt_radius, params, pull, log_det_ratio=log_det_ratio, **form)
         return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrtParams) -> jax.Array:
-        constants = theory.arguments(theory.crt_level, params._asdict())
-        level = theory.crt_level(number.astype(payoffs.dtype), scaled=scaled, **constants)
+        level = theory.at(theory.crt_level, params, number.astype(payoffs.dtype), scaled=scaled)
         return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
 
     return ridge_policy("crt", design, radius=beta, observe=observe)

@@ -64,14 +64,7 @@ def menu(design: Design, *, groups: int) -> Policy:
         return MenuState(start, zeros, zeros[:, 0], jnp.zeros((), jnp.int32))
 
     def beta(state: MenuState, params: MenuParams) -> jax.Array:
-        started = theory.menu_radius(
-            state.epochs.astype(state.center.dtype),
-            dim=design.dim,
-            central_moment_bound=params.central_moment_bound,
-            epsilon=params.epsilon,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
+        started = theory.at(theory.menu_radius, params, state.epochs.astype(state.center.dtype), dim=design.dim)
         return scaled_radius(state.epochs, started, params)
 
     def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:

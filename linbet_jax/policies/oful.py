@@ -34,13 +34,7 @@ def oful(design: Design) -> Policy:
     """OFUL; parameters: :class:`OfulParams`."""
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: OfulParams) -> jax.Array:
-        beta = theory.oful_radius(
-            log_det_ratio=log_det_ratio,
-            delta=params.delta,
-            noise_scale=params.noise_scale,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
+        beta = theory.at(theory.oful_radius, params, log_det_ratio=log_det_ratio)
         return scaled_radius(updates, beta, params)
 
     return ridge_policy("oful", design, radius=radius)

@@ -53,10 +53,6 @@ class RobustUcbState(NamedTuple):
     lost: jax.Array
 
 
-def _told(arms: jax.Array, params: RobustUcbParams) -> dict[str, Any]:
-    return {"num_arms": arms.shape[0], **theory.arguments(theory.robust_ucb_width, params._asdict())}
-
-
 def _means(state: RobustUcbState) -> jax.Array:
     return state.sums / jnp.maximum(state.counts, 1)
 
@@ -71,7 +67,8 @@ def _init(arms: Arms, params: RobustUcbParams) -> RobustUcbState:
 def _select(key: jax.Array, state: RobustUcbState, arms: jax.Array, params: RobustUcbParams) -> jax.Array:
     del key
     new = state.counts == 0
-    widths = theory.robust_ucb_width(jnp.maximum(state.counts, 1).astype(arms.dtype), **_told(arms, params))
+    pulls = jnp.maximum(state.counts, 1).astype(arms.dtype)
+    widths = theory.at(theory.robust_ucb_width, params, pulls, num_arms=arms.shape[0])
     best = argmax_index(_means(state), widths * widths, params.radius_scale)
     return jnp.where(jnp.any(new), jnp.argmax(new).astype(jnp.int32), best)  # arms never pulled come first
 
@@ -81,7 +78,7 @@ def _update(
 ) -> RobustUcbState:
     here = jnp.arange(arms.shape[0]) == index
     counts = state.counts + here
-    level = theory.robust_ucb_level(counts[index].astype(arms.dtype), **_told(arms, params))
+    level = theory.at(theory.robust_ucb_level, params, counts[index].astype(arms.dtype), num_arms=arms.shape[0])
     observed = jnp.where(here & (jnp.abs(payoffs[0]) <= level), payoffs[0], 0)
     return RobustUcbState(counts, *compensated(state.sums, state.lost, observed))
 

@@ -58,22 +58,26 @@ class Estimator(NamedTuple):
     Attributes:
         begin: ``(arms) -> payoffs``, empty.
         add: ``(payoffs, index, observed [k], row, arms, params) -> (payoffs, values [K], noise [K])``.
-        widths: ``(stages, number of the next update [], params) -> [S, K]``, literal.
+        factor: ``(number of arms, params) -> []``, of t^a ||x||: the noise's part of a width that grows with t.
+        literal: whether widths are the paper's.
     """
 
     begin: Callable[[jax.Array], Any]
     add: Callable[..., tuple[Any, jax.Array, jax.Array]]
-    widths: Callable[[Stages, jax.Array, Any], jax.Array]
+    factor: Callable[[int, Any], Any]
+    literal: bool
 
-
-def _bias(stages: Stages, params: Any) -> jax.Array:
-    """sqrt(lambda) S ||x|| in A^-1."""
-    return theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * stages.leverages
-
-
-def _grown(number: jax.Array, factor: Any, params: Any) -> Any:
-    """A factor times t^a."""
-    return factor * number.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
+    def widths(self, stages: Stages, number: jax.Array, params: Any, *, staged: bool) -> jax.Array:
+        """[S, K], literal, before update number [] of policies with stages or with one that takes every pull."""
+        noise = stages.noise
+        if self.literal or not staged:
+            factor = self.factor(stages.counts.shape[1], params)
+            pulls = number if self.literal else jnp.maximum(number - 1, 1)
+            grown = factor * pulls.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
+            if self.literal:
+                return (grown + 1) * stages.leverages
+            noise = grown * stages.leverages
+        return noise + theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * stages.leverages
 
 
 class Truncated(NamedTuple):
@@ -94,7 +98,7 @@ class Truncated(NamedTuple):
     lost: jax.Array
 
 
-def truncation(num_stages: int, history: int, literal: bool, staged: bool) -> Estimator:
+def truncation(num_stages: int, history: int, literal: bool) -> Estimator:
     """Truncated ridge estimates: the weights of a stage's rows change with it, so its payoffs are judged anew.
 
     Where the level spares all but an arm's largest payoffs, their sum is enough; else the stage's rows are read.
@@ -159,25 +163,16 @@ def truncation(num_stages: int, history: int, literal: bool, staged: bool) -> Es
         read = jax.lax.fori_loop(jnp.zeros_like(parts), parts, some, jnp.zeros_like(row.powers))
         return after, jnp.where(spared, short, read), btc_width(spread, log, params.epsilon)
 
-    def widths(stages: Stages, number: jax.Array, params: Any) -> jax.Array:
-        if not literal and staged:
-            return stages.noise + _bias(stages, params)
+    def factor(num_arms: int, params: Any) -> Any:
         if not literal:
-            log = log_term(stages.counts.shape[1], params)
-            unit = btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
-            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
-        factor = theory.sup_btc_factor(
-            params.horizon,
-            num_arms=stages.counts.shape[1],
-            delta=params.delta,
-            raw_moment_bound=params.raw_moment_bound,
-        )
-        return (_grown(number, factor, params) + 1) * stages.leverages
+            unit = params.raw_moment_bound ** (1 / (1 + params.epsilon))
+            return btc_width(unit, log_term(num_arms, params), params.epsilon)
+        return theory.at(theory.sup_btc_factor, params, num_arms=num_arms)
 
-    return Estimator(begin, add, widths)
+    return Estimator(begin, add, factor, literal)
 
 
-def medians(num_stages: int, copies: int, literal: bool, staged: bool) -> Estimator:
+def medians(num_stages: int, copies: int, literal: bool) -> Estimator:
     """Medians of k ridge estimates, one of every copy."""
 
     def begin(arms: jax.Array) -> jax.Array:
@@ -196,13 +191,9 @@ def medians(num_stages: int, copies: int, literal: bool, staged: bool) -> Estima
         after = jax.lax.dynamic_update_index_in_dim(payoffs, moments, stage, 0)
         return after, values, bmm_width(spread, params.epsilon)
 
-    def widths(stages: Stages, number: jax.Array, params: Any) -> jax.Array:
-        if not literal and staged:
-            return stages.noise + _bias(stages, params)
-        if not literal:
-            unit = bmm_width(params.central_moment_bound ** (1 / (1 + params.epsilon)), params.epsilon)
-            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
-        factor = (12 * params.central_moment_bound) ** (1 / (1 + params.epsilon))
-        return (_grown(number, factor, params) + 1) * stages.leverages
+    def factor(num_arms: int, params: Any) -> Any:
+        if literal:
+            return (12 * params.central_moment_bound) ** (1 / (1 + params.epsilon))
+        return bmm_width(params.central_moment_bound ** (1 / (1 + params.epsilon)), params.epsilon)
 
-    return Estimator(begin, add, widths)
+    return Estimator(begin, add, factor, literal)

@@ -113,7 +113,7 @@ class _Sup:
 
     def decide(self, stages: Stages, updates: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
         """The next arm, and the stage that its payoffs enter."""
-        widths = params.radius_scale * self.robust.widths(stages, updates + 1, params)
+        widths = params.radius_scale * self.robust.widths(stages, updates + 1, params, staged=self.staged)
         if not self.staged:
             return argmax_index(stages.values[0], widths[0] ** 2, jnp.ones_like(params.ridge)), jnp.zeros((), jnp.int32)
         precision, last = 2 * params.mean_bound, self.num_stages - 1
@@ -224,7 +224,7 @@ def sup_btc(*, history: int, constants: str = "derived", staged: bool = True) ->
         ValueError: for an unknown option.
     """
     literal, num_stages = _literal(constants), theory.sup_stages(history) if staged else 1
-    robust = truncation(num_stages, history, literal, staged)
+    robust = truncation(num_stages, history, literal)
     name = "sup_btc" if staged else "btc_ucb"
     return _policy(_Sup(name, num_stages, lambda params: params.horizon, robust, staged), history=history)
 
@@ -246,7 +246,7 @@ def sup_bmm(schedule: theory.SupSchedule, *, constants: str = "derived", staged:
     literal, num_stages = _literal(constants), schedule.stages if staged else 1
     name = "sup_bmm" if staged else "bmm_ucb"
     epochs = float(schedule.epochs)
-    robust = medians(num_stages, schedule.copies, literal, staged)
+    robust = medians(num_stages, schedule.copies, literal)
     play = _Sup(name, num_stages, lambda params: jnp.asarray(epochs, params.ridge.dtype), robust, staged)
     return _policy(play, pulls_per_epoch=schedule.copies)
 

@@ -39,6 +39,7 @@ from __future__ import annotations
 from linbet_jax.theory.common import (
     OWN_NORM,
     arguments,
+    at,
     growth_exponent,
     initial_radius,
     log_det_bound,
@@ -127,6 +128,7 @@ __all__ = [
     "adar_ucb_mass",
     "adar_ucb_width",
     "arguments",
+    "at",
     "bernstein_factor",
     "crmm_quantile",
     "crmm_radius",

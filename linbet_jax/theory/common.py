@@ -9,6 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Number = Any  # a Python or NumPy float, or a JAX array
+CONSTANTS = frozenset(  # what a formula with ``**constants`` may be given
+    (
+        *("dim", "num_arms", "delta", "epsilon", "ridge", "theta_norm", "arm_norm", "mean_bound"),
+        *("raw_moment_bound", "central_moment_bound", "noise_scale", "clip_scale"),
+    )
+)
 
 
 def is_host(*values: Number) -> bool:
@@ -39,7 +45,16 @@ def sqrt(value: Number) -> Number:
 
 def arguments(formula: Callable[..., Any], constants: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the constants that a formula of this module takes, by their names."""
-    return {name: constants[name] for name in inspect.signature(formula).parameters if name in constants}
+    taken = inspect.signature(formula).parameters
+    any_of = CONSTANTS if "constants" in taken else ()
+    return {name: value for name, value in constants.items() if name in taken or name in any_of}
+
+
+def at(formula: Callable[..., Any], constants: Mapping[str, Any] | Any, *first: Any, **more: Any) -> Any:
+    """A formula at the constants that it takes by name, of a mapping or a NamedTuple, and at what else is given."""
+    known = constants._asdict() if hasattr(constants, "_asdict") else constants
+    placed = dict(zip(inspect.signature(formula).parameters, first, strict=False))
+    return formula(**{**arguments(formula, known), **more, **placed})
 
 
 def growth_exponent(epsilon: Number) -> Number:
@@ -91,6 +106,32 @@ def optimism_regret_bound(
     largest = max(numbers) if is_host(*numbers) else namespace(*numbers).maximum(radius, mean_bound)
     widths = 2 * updates * log_det_bound(updates, dim=dim, ridge=ridge, arm_norm=arm_norm)
     return 2 * pulls * largest * sqrt(widths)
+
+
+def check_constants(constants: Mapping[str, Any]) -> None:
+    """Raises TypeError for one that no formula has: a misspelt name must not go unseen."""
+    if unknown := sorted(set(constants) - CONSTANTS):
+        raise TypeError(f"no formula has the constant {unknown[0]!r}; there are {', '.join(sorted(CONSTANTS))}")
+
+
+def bound_at_the_end(
+    updates: Number, formula: Callable[..., Number], constants: Mapping[str, Number], played: Number = 0, **more: Number
+) -> Number:
+    """`optimism_regret_bound` with a formula's radius after the last update, where det V is as large as it can be.
+
+    Args:
+        updates: after which the radius is the largest.
+        formula: of the radius; it is given ``log_det_ratio`` too.
+        constants: of the formula and of the bound.
+        played: n, where it is not `updates`.
+        more: arguments of the formula and of the bound, likewise.
+
+    Raises:
+        TypeError: for a constant that no formula has.
+    """
+    check_constants(constants)
+    told = {**constants, **more, "log_det_ratio": at(log_det_bound, constants, updates)}
+    return at(optimism_regret_bound, told, played or updates, radius=at(formula, told))
 
 
 OWN_NORM = math.inf

@@ -6,15 +6,18 @@ The ideas are those of the papers named, the constants are derived here; they ar
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from linbet_jax.theory.common import (
     Number,
+    at,
+    bound_at_the_end,
+    check_constants,
     growth_exponent,
     initial_radius,
     ln,
     log_det_bound,
-    optimism_regret_bound,
     smallest_odd,
     sqrt,
 )
@@ -134,37 +137,19 @@ def hvt_uncapped_ridge(
     return None
 
 
-def hvt_ucb_regret_bound(
-    horizon: float,
-    *,
-    dim: int,
-    delta: float,
-    central_moment_bound: float,
-    epsilon: float,
-    ridge: float,
-    theta_norm: float,
-    arm_norm: float,
-    mean_bound: float,
-    clip_scale: float = 1.0,
-    no_cap: bool = True,
-) -> float:
+def hvt_ucb_regret_bound(horizon: float, *, ridge: float, no_cap: bool = True, **constants: float) -> float:
     """`_huber_regret_bound` with `hvt_uncapped_ridge` where it is asked for and exists, else the ridge given.
 
-    Holds with probability at least 1 - delta for c > 0; derived here; host numbers only.
+    Holds with probability at least 1 - delta for c > 0; derived here; host numbers only. `constants` are those of
+    `hvt_move`, `hvt_radius` and `mean_bound`.
     """
-    noise: dict[str, Any] = {"delta": delta, "epsilon": epsilon, "clip_scale": clip_scale}
-    size: dict[str, Any] = {"dim": dim, "central_moment_bound": central_moment_bound, "arm_norm": arm_norm}
     if no_cap:
-        ridge = hvt_uncapped_ridge(horizon, theta_norm=theta_norm, **size, **noise) or ridge
-    move = hvt_move(horizon, ridge=ridge, **size, **noise)
-    radius = hvt_radius(move=move, ridge=ridge, theta_norm=theta_norm, **noise)
-    return _huber_regret_bound(
-        horizon, move=move, radius=radius, dim=dim, ridge=ridge, arm_norm=arm_norm, mean_bound=mean_bound
-    )
+        ridge = at(hvt_uncapped_ridge, constants, horizon) or ridge
+    return _huber_regret_bound(horizon, hvt_move, hvt_radius, {**constants, "ridge": ridge})
 
 
 def _huber_regret_bound(
-    horizon: float, *, move: float, radius: float, dim: int, ridge: float, arm_norm: float, mean_bound: float
+    horizon: float, move_of: Callable[..., float], radius_of: Callable[..., float], constants: Mapping[str, float]
 ) -> float:
     """2 beta sqrt((1 + cap) T k) + 2 L n, with k = d ln(1 + T D^2/(lambda d)), and n <= k (1 + cap)/cap capped pulls.
 
@@ -172,14 +157,18 @@ def _huber_regret_bound(
     one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is. With t0 = 0 no
     payoff moves the estimate, and what always holds is left.
     """
+    check_constants(constants)
+    move = at(move_of, constants, horizon)
+    radius = at(radius_of, constants, move=move)
     if not math.isfinite(radius):
         return math.inf
     cap = hvt_cap(move=move, radius=radius)
     if cap == 0:
-        return 2 * mean_bound * horizon
-    growth = log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm)
-    capped = 0.0 if arm_norm**2 / ridge <= cap * (1 + 1e-9) else min(growth * (1 + cap) / cap, horizon)
-    return 2 * radius * math.sqrt((1 + cap) * horizon * growth) + 2 * mean_bound * capped
+        return 2 * constants["mean_bound"] * horizon
+    growth = at(log_det_bound, constants, horizon)
+    widest = constants["arm_norm"] ** 2 / constants["ridge"]
+    capped = 0.0 if widest <= cap * (1 + 1e-9) else min(growth * (1 + cap) / cap, horizon)
+    return 2 * radius * math.sqrt((1 + cap) * horizon * growth) + 2 * constants["mean_bound"] * capped
 
 
 # crtm: one-pass truncation (the family of Xue, Wang, Wan, Yi, Zhang 2023)
@@ -226,42 +215,14 @@ def crtm_radius(
     log = union_log(delta)
     half = (4 / 3 + math.sqrt(16 / 9 + 8)) / 2
     factor = half + sqrt(half * half + (math.e + 3) / log)
-    level = crtm_level(
-        horizon,
-        dim=dim,
-        delta=delta,
-        raw_moment_bound=raw_moment_bound,
-        epsilon=epsilon,
-        ridge=ridge,
-        arm_norm=arm_norm,
-    )
     bias = _crtm_bias(horizon, delta, raw_moment_bound, epsilon)
+    level = bias * sqrt(log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm))  # G
     return initial_radius(ridge=ridge, theta_norm=theta_norm) + (factor * level + bias) * log
 
 
-def crtm_regret_bound(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    raw_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    theta_norm: Number,
-    arm_norm: Number,
-    mean_bound: Number,
-) -> Number:
-    """`optimism_regret_bound` of crtm with n = T updates; derived here."""
-    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
-    beta = crtm_radius(
-        horizon,
-        delta=delta,
-        raw_moment_bound=raw_moment_bound,
-        epsilon=epsilon,
-        theta_norm=theta_norm,
-        **growth,
-    )
-    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
+def crtm_regret_bound(horizon: Number, **constants: Number) -> Number:
+    """`optimism_regret_bound` of crtm with n = T updates and the constants of `crtm_radius`; derived here."""
+    return bound_at_the_end(horizon, crtm_radius, constants, horizon=horizon)
 
 
 # crmm: medians of symmetric noise (the family of Xue, Wang, Wan, Yi, Zhang 2023)
@@ -336,33 +297,18 @@ def crmm_radius(*, log_det_ratio: Number, delta: Number, quantile: Number, ridge
 
 
 def crmm_regret_bound(
-    horizon: int,
-    *,
-    dim: int,
-    delta: float,
-    central_moment_bound: float,
-    epsilon: float,
-    ridge: float,
-    theta_norm: float,
-    arm_norm: float,
-    mean_bound: float,
+    horizon: int, *, delta: float, central_moment_bound: float, epsilon: float, **constants: float
 ) -> float:
     """`optimism_regret_bound` of crmm: N epochs of r pulls, and one more if pulls are left over; R from c.
 
     Holds with probability at least 1 - delta for symmetric noise that is independent within an epoch; derived here;
-    host numbers only.
+    host numbers only. `constants` are the other ones of `crmm_radius` and `optimism_regret_bound`.
     """
     schedule = crmm_schedule(horizon, delta=delta)
     played = schedule.epochs + (horizon > schedule.epochs * schedule.pulls)
-    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
-    beta = crmm_radius(
-        log_det_ratio=log_det_bound(schedule.epochs, **growth),
-        delta=delta,
-        quantile=crmm_quantile(central_moment_bound=central_moment_bound, epsilon=epsilon),
-        ridge=ridge,
-        theta_norm=theta_norm,
-    )
-    return optimism_regret_bound(played, radius=beta, mean_bound=mean_bound, pulls=schedule.pulls, **growth)
+    quantile = crmm_quantile(central_moment_bound=central_moment_bound, epsilon=epsilon)
+    constants |= {"delta": delta}
+    return bound_at_the_end(schedule.epochs, crmm_radius, constants, played, quantile=quantile, pulls=schedule.pulls)
 
 
 # heavy_oful: Huber regression over the history (the family of Huang, Zhong, Wang, Yang 2023)
@@ -386,26 +332,10 @@ def _heavy_oful_log(delta: Number) -> Number:
     return union_log(2 * delta / 3)
 
 
-def heavy_oful_move(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    central_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    arm_norm: Number,
-) -> Number:
-    """t0 = c^{1/p} sqrt(k) T^a l^{-1/p}, `hvt_move` with l = ln(3/delta); derived here."""
-    return hvt_move(
-        horizon,
-        dim=dim,
-        delta=2 * delta / 3,
-        central_moment_bound=central_moment_bound,
-        epsilon=epsilon,
-        ridge=ridge,
-        arm_norm=arm_norm,
-    )
+def heavy_oful_move(horizon: Number, *, delta: Number, **constants: Number) -> Number:
+    """t0 = c^{1/p} sqrt(k) T^a l^{-1/p}, `hvt_move` and its constants with l = ln(3/delta); derived here."""
+    check_constants(constants)
+    return at(hvt_move, constants, horizon, delta=2 * delta / 3, clip_scale=1.0)
 
 
 def heavy_oful_radius(*, move: Number, delta: Number, epsilon: Number, ridge: Number, theta_norm: Number) -> Number:
@@ -414,21 +344,6 @@ def heavy_oful_radius(*, move: Number, delta: Number, epsilon: Number, ridge: Nu
     return initial_radius(ridge=ridge, theta_norm=theta_norm) + factor * move * _heavy_oful_log(delta)
 
 
-def heavy_oful_regret_bound(
-    horizon: float,
-    *,
-    dim: int,
-    delta: float,
-    central_moment_bound: float,
-    epsilon: float,
-    ridge: float,
-    theta_norm: float,
-    arm_norm: float,
-    mean_bound: float,
-) -> float:
+def heavy_oful_regret_bound(horizon: float, **constants: float) -> float:
     """`_huber_regret_bound` with the move and the radius of heavy_oful; derived here; host numbers only."""
-    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
-    noise: dict[str, Any] = {"delta": delta, "epsilon": epsilon}
-    move = heavy_oful_move(horizon, central_moment_bound=central_moment_bound, **noise, **growth)
-    radius = heavy_oful_radius(move=move, ridge=ridge, theta_norm=theta_norm, **noise)
-    return _huber_regret_bound(horizon, move=move, radius=radius, mean_bound=mean_bound, **growth)
+    return _huber_regret_bound(horizon, heavy_oful_move, heavy_oful_radius, constants)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from linbet_jax.theory.common import (
     Number,
+    bound_at_the_end,
     growth_exponent,
     initial_radius,
     ln,
     log_det_bound,
-    optimism_regret_bound,
     sqrt,
 )
 
@@ -266,41 +266,17 @@ def mom_radius(
     raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
 
 
-def mom_regret_bound(
-    horizon: int,
-    *,
-    dim: int,
-    delta: float,
-    central_moment_bound: float,
-    epsilon: float,
-    ridge: float,
-    theta_norm: float,
-    arm_norm: float,
-    mean_bound: float,
-    radius: str = "valid",
-) -> float:
+def mom_regret_bound(horizon: int, *, delta: float, epsilon: float, radius: str = "valid", **constants: float) -> float:
     """`optimism_regret_bound` of MoM: n = m epochs of r pulls, and one more if pulls are left over; host numbers only.
 
     Holds where all m regions do, with probability at least 1 - delta. Medina and Yang give the rate
-    T^{(1+2 eps)/(1+3 eps)}.
+    T^{(1+2 eps)/(1+3 eps)}. `constants` are the other ones of `mom_radius` and `optimism_regret_bound`.
     """
     schedule = mom_schedule(horizon, delta=delta, epsilon=epsilon)
     played = schedule.epochs + (horizon > schedule.epochs * schedule.pulls)
-    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
-    beta = mom_radius(
-        float(schedule.epochs),
-        epochs=schedule.epochs,
-        pulls=schedule.pulls,
-        block_pulls=schedule.block_pulls,
-        log_det_ratio=log_det_bound(schedule.epochs, **growth),
-        delta=delta,
-        central_moment_bound=central_moment_bound,
-        epsilon=epsilon,
-        ridge=ridge,
-        theta_norm=theta_norm,
-        radius=radius,
-    )
-    return optimism_regret_bound(played, radius=beta, mean_bound=mean_bound, pulls=schedule.pulls, **growth)
+    form: dict[str, Any] = {**schedule._asdict(), "epoch": float(schedule.epochs), "radius": radius}
+    constants |= {"delta": delta, "epsilon": epsilon}
+    return bound_at_the_end(schedule.epochs, mom_radius, constants, played, **form)
 
 
 # CRT (Medina and Yang 2016)
@@ -350,35 +326,13 @@ def crt_radius(
     raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
 
 
-def crt_regret_bound(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    raw_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    theta_norm: Number,
-    arm_norm: Number,
-    mean_bound: Number,
-    radius: str = "valid",
-    scaled: bool = False,
-) -> Number:
-    """`optimism_regret_bound` of CRT with n = T updates; rate T^{1/2 + 1/(2(1+eps))}, logarithms apart."""
-    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
-    beta = crt_radius(
-        horizon,
-        horizon=horizon,
-        log_det_ratio=log_det_bound(horizon, **growth),
-        delta=delta,
-        raw_moment_bound=raw_moment_bound,
-        epsilon=epsilon,
-        ridge=ridge,
-        theta_norm=theta_norm,
-        radius=radius,
-        scaled=scaled,
-    )
-    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
+def crt_regret_bound(horizon: Number, *, radius: str = "valid", scaled: bool = False, **constants: Number) -> Number:
+    """`optimism_regret_bound` of CRT with n = T updates; rate T^{1/2 + 1/(2(1+eps))}, logarithms apart.
+
+    `constants` are those of `crt_radius` and `optimism_regret_bound`.
+    """
+    form = {"radius": radius, "scaled": scaled}
+    return bound_at_the_end(horizon, crt_radius, constants, horizon=horizon, pull=horizon, **form)
 
 
 # OFUL (Abbasi-Yadkori et al. 2011)
@@ -392,24 +346,12 @@ def oful_radius(
     return noise_scale * martingale + initial_radius(ridge=ridge, theta_norm=theta_norm)
 
 
-def oful_regret_bound(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    noise_scale: Number,
-    ridge: Number,
-    theta_norm: Number,
-    arm_norm: Number,
-    mean_bound: Number,
-) -> Number:
-    """`optimism_regret_bound` of OFUL with n = T updates: for sub-Gaussian noise alone (their Theorem 3)."""
-    growth: dict[str, Any] = {"dim": dim, "ridge": ridge, "arm_norm": arm_norm}
-    log_det_ratio = log_det_bound(horizon, **growth)
-    beta = oful_radius(
-        log_det_ratio=log_det_ratio, delta=delta, noise_scale=noise_scale, ridge=ridge, theta_norm=theta_norm
-    )
-    return optimism_regret_bound(horizon, radius=beta, mean_bound=mean_bound, **growth)
+def oful_regret_bound(horizon: Number, **constants: Number) -> Number:
+    """`optimism_regret_bound` of OFUL with n = T updates: for sub-Gaussian noise alone (their Theorem 3).
+
+    `constants` are those of `oful_radius` and `optimism_regret_bound`.
+    """
+    return bound_at_the_end(horizon, oful_radius, constants)
 
 
 # LinTS (Agrawal and Goyal 2013)
