@@ -123,9 +123,6 @@ def catoni_estimate(
 
     Returns:
         The estimate [] and its width [], (p/(p-1))^{eps/p} M L^{eps/p}. Where M is 0: sum u r, and 0.
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
     """
     weights, payoffs, moment, references = _checked(weights, payoffs, moment, references, 1)
     log_term = jnp.log(2 / delta)
@@ -228,9 +225,6 @@ def exact_design(
 
     Returns:
         counts [K] int32 whose sum is n, and the certificate [] n max_a a^T A^-1 a over those arms. O(n (K d + d^2)).
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
     """
     (arms,) = floats(arms=arms)
     if arms.ndim != 2 or (mask is not None and mask.shape != arms.shape[:1]):

@@ -184,9 +184,6 @@ def ridge_estimates(gram: jax.Array, moments: jax.Array) -> jax.Array:
 
     Returns:
         [k, d], row j is V^-1 times column j. O(d^3 + d^2 k) flops.
-
-    Raises:
-        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     gram, moments = floats(gram=gram, moments=moments)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or moments.ndim != 2 or moments.shape[0] != gram.shape[0]:

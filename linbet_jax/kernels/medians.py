@@ -81,9 +81,6 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
         (index [] int32, radius []): k* and r_{k*}. For k = 1 the radius is 0. An estimate that is not finite counts as
         infinitely far from the others; where V or every estimate is not finite the radius is NaN. The radius has
         derivatives (the index has none: use ``jax.grad(..., has_aux=True)`` or take the radius alone).
-
-    Raises:
-        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     estimates, gram = floats(estimates=estimates, gram=gram)
     if estimates.ndim != 2 or gram.shape != (estimates.shape[1],) * 2:
@@ -117,13 +114,6 @@ def _radius_of(index: jax.Array, estimates: jax.Array, gram: jax.Array) -> jax.A
     middle = jnp.stack([of_others[(num - 2) // 2], of_others[(num - 1) // 2]])
     # The root has no derivative at 0, where two estimates are equal: 0 is put there.
     return jnp.mean(jnp.where(middle > 0, jnp.sqrt(jnp.where(middle > 0, middle, 1)), 0))
-
-
-def plain_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`median_center` by its definition, all k medians of all k^2 distances: the tests' reference."""
-    radii = jax.vmap(lambda index: _radius_of(index, estimates, gram))(jnp.arange(estimates.shape[0]))
-    best = jnp.argmin(radii)
-    return best, radii[best]
 
 
 class _Search(NamedTuple):

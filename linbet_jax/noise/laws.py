@@ -1,4 +1,8 @@
-"""The laws."""
+"""The laws.
+
+`shape` is the tail index of a Pareto law, 1 < shape < inf, and `scale` a positive factor of the noise, in units of
+payoff; docstrings say what else a law has.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,6 @@ class StudentT(Additive):
     Attributes:
         df: degrees of freedom, 0.001 < df < inf; from about 1e16 on the law is the normal one to rounding. Draws end
             near 1e38 in float32 and 1e153 in float64, which is felt below df = 1/4 alone.
-        scale: positive factor of the noise, in units of payoff.
     """
 
     df: float
@@ -95,7 +98,7 @@ class Gaussian(Additive):
         Args:
             std: the standard deviation, 0 < std < inf; anything else is a ValueError.
         """
-        object.__setattr__(self, "scale", limited("Gaussian: std", "std", std, 0.0))
+        self._set(scale=limited("Gaussian: std", "std", std, 0.0))
 
     def __repr__(self) -> str:
         """The call that builds an equal law."""
@@ -131,9 +134,6 @@ class Pareto(Base):
 
     This is the law on [s, inf) (not the shifted one of `numpy.random.pareto`); a mean of 0 gives the payoff 0.
     E y^p = shape s^p / (shape - p) for p < shape (paper, Section 5: shape 2 and s = mean/2 on S3 and S4).
-
-    Attributes:
-        shape: tail index, 1 < shape < inf.
     """
 
     shape: float
@@ -160,12 +160,7 @@ class Pareto(Base):
 
 @law("centered Pareto", shape=1.0, scale=0.0)
 class CenteredPareto(Additive):
-    """One-sided noise: payoff = mean + scale (X - E X), X Pareto on [1, inf), E X = shape/(shape-1).
-
-    Attributes:
-        shape: tail index, 1 < shape < inf.
-        scale: positive factor of the noise, in units of payoff.
-    """
+    """One-sided noise: payoff = mean + scale (X - E X), X Pareto on [1, inf), E X = shape/(shape-1)."""
 
     shape: float
     scale: float = 1.0
@@ -186,10 +181,6 @@ class SymmetricPareto(Additive):
     """Two-sided noise: payoff = mean + scale X or mean - scale X with equal probability, X Pareto on [1, inf).
 
     E|noise|^p = scale^p shape/(shape - p) for p < shape. The word's top bit is the sign, its other 63 bits make X.
-
-    Attributes:
-        shape: tail index, 1 < shape < inf.
-        scale: positive factor of the noise, in units of payoff.
     """
 
     shape: float
@@ -225,7 +216,6 @@ class SymmetricStable(Additive):
 
     Attributes:
         alpha: the index of stability, 1/2 < alpha < 2.
-        scale: positive factor of the noise, in units of payoff.
     """
 
     alpha: float

@@ -1,7 +1,8 @@
 """One-sided laws as noise: Weibull, Frechet and Burr variates, shifted to mean 0.
 
 Their logarithm is t/shape for a variate t of one smooth density: moments are one integral over t, and where t has an
-exponential tail the payoff has that of a Pareto law, whose moments are known.
+exponential tail the payoff has that of a Pareto law, whose moments are known. `scale` is a positive factor of the
+noise, in units of payoff, and `excess` E X - 1.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class OneSided(Additive):
     def __post_init__(self) -> None:
         """Checks the fields and works out `excess`."""
         super().__post_init__()
-        object.__setattr__(self, "excess", self._excess())
+        self._set(excess=self._excess())
 
     @abc.abstractmethod
     def _excess(self) -> Any:
@@ -90,8 +91,6 @@ class Weibull(OneSided):
 
     Attributes:
         shape: 0.05 < shape < inf; 1 is the exponential law.
-        scale: positive factor of the noise, in units of payoff.
-        excess: E X - 1.
     """
 
     shape: float
@@ -117,12 +116,7 @@ class Weibull(OneSided):
 class Frechet(OneSided):
     """Frechet noise: payoff = mean + scale (X - E X), P(X <= x) = exp(-x^-shape): the limit of maxima of heavy tails.
 
-    E X^p = Gamma(1 - p/shape), finite for p < shape.
-
-    Attributes:
-        shape: tail index, 1 < shape < inf.
-        scale: positive factor of the noise, in units of payoff.
-        excess: E X - 1.
+    E X^p = Gamma(1 - p/shape), finite for p < shape; 1 < shape < inf.
     """
 
     shape: float
@@ -153,8 +147,6 @@ class Burr(OneSided):
     Attributes:
         c: how X begins, P(X <= x) about d x^c for small x; positive.
         d: positive; the tail index c d must be above 1.
-        scale: positive factor of the noise, in units of payoff.
-        excess: E X - 1.
     """
 
     c: float

@@ -1,4 +1,7 @@
-"""What a policy's numbers may be: one table for ``make_policy`` and for parameters that were replaced by hand."""
+"""What a policy's numbers may be: one table for ``make_policy`` and for parameters that were replaced by hand.
+
+All checks raise ValueError, naming the field, the value and what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,12 @@ def _float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _is_scalar_array(value: Any) -> bool:
-    """Whether it is an array of one number without axes, with a value: one that JAX traces has none."""
-    return getattr(value, "shape", None) == () and not isinstance(value, (numbers.Number, jax.core.Tracer))
-
-
 def number(field: str, value: Any) -> float:
-    """The value as a host float within the field's range.
-
-    Raises:
-        ValueError: naming the field, the value and what is allowed.
-    """
+    """The value as a host float within the field's range."""
     least, most, least_allowed, most_allowed, allowed = _RANGES[field]
-    real = value.item() if _is_scalar_array(value) else value
+    # An array of one number without axes has a value, unless JAX traces it.
+    scalar = getattr(value, "shape", None) == () and not isinstance(value, (numbers.Number, jax.core.Tracer))
+    real = value.item() if scalar else value
     if isinstance(real, bool) or not isinstance(real, numbers.Real):
         raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
     found = _float(real)
@@ -58,11 +54,7 @@ def number(field: str, value: Any) -> float:
 
 
 def count(field: str, value: Any) -> int:
-    """The value as a whole number, at least 1.
-
-    Raises:
-        ValueError: naming the field and the value.
-    """
+    """The value as a whole number, at least 1."""
     found = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else _float(value)
     if not (found.is_integer() and found >= 1):
         raise ValueError(f"{field}={value!r}: must be a whole number, at least 1")
@@ -70,22 +62,20 @@ def count(field: str, value: Any) -> int:
 
 
 def flag(field: str, value: Any) -> bool:
-    """The value, which must be True or False.
-
-    Raises:
-        ValueError: naming the field and the value.
-    """
+    """The value, which must be True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{field}={value!r}: must be True or False")
     return value
 
 
-def check_params(params: Any) -> None:
-    """Check every known field of a NamedTuple of host numbers; `OWN_NORM` as theta_norm is the caller's to judge.
+def choice(field: str, value: Any, *allowed: str, between: str = " and ") -> None:
+    """Checks that the value is one of these."""
+    if value not in allowed:
+        raise ValueError(f"{field}={value!r}: allowed are {between.join(map(repr, allowed))}")
 
-    Raises:
-        ValueError: naming the field, the value and what is allowed.
-    """
+
+def check_params(params: Any) -> None:
+    """Check every known field of a NamedTuple of host numbers; `OWN_NORM` as theta_norm is the caller's to judge."""
     if not hasattr(params, "_asdict"):
         raise ValueError(
             f"params={type(params).__name__}: must be the NamedTuple that make_policy returned for this policy"

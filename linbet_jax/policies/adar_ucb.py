@@ -18,13 +18,12 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms
-from linbet_jax.policies.policy import About, Buffers, Policy, Region
+from linbet_jax.policies.policy import About, Buffers, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
-from linbet_jax.policies.robust_ucb import check_orthonormal
+from linbet_jax.policies.robust_ucb import check_orthonormal, region_of
 
 _MOST = {"float32": 1e15, "float64": 1e150}  # a payoff beyond it counts as this: no square overflows
 
@@ -154,11 +153,6 @@ def _update(
     )
 
 
-def _region(state: AdarUcbState, arms: Arms, params: AdarUcbParams) -> Region:
-    """sum_a (mean of a) a: theta*'s part in the span of the arms. The widths make no ellipsoid."""
-    return Region(dot(arms.T, state.means))
-
-
 @functools.lru_cache(maxsize=64)
 def adar_ucb(*, capacity: int) -> Policy:
     """AdaR-UCB for arms that are orthonormal; parameters: :class:`AdarUcbParams`.
@@ -185,7 +179,7 @@ def adar_ucb(*, capacity: int) -> Policy:
         select=_select,
         update=_update,
         pulls_per_epoch=2,
-        region=_region,
+        region=lambda state, arms, params: region_of(arms, state.means),
         finite=lambda state: jnp.isfinite(jnp.sum(state.first.squares[:, 0] + state.second.squares[:, 0])),
         buffers=Buffers(overflowed=lambda state: state.full, enlarge=lambda: adar_ucb(capacity=4 * capacity)),
         about=About(check=check_params),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policies.policy import Buffers, Policy, Update
+from linbet_jax.policies.policy import Policy, Update
 from linbet_jax.theory import OWN_NORM
 
 
@@ -62,6 +62,8 @@ def _pair(policy: Policy) -> Policy:
     half = policy.pulls_per_epoch
     policy = policy.inside("a bystander", lambda params: params.policy)
     region, refresh, finite, buffers = policy.region, policy.refresh, policy.finite, policy.buffers
+    full = buffers and buffers.overflowed
+    overflowed = full and (lambda state: full(state.player) | full(state.bystander))
 
     def both(update: Any) -> Update:
         def updated(
@@ -80,14 +82,5 @@ def _pair(policy: Policy) -> Policy:
         region=region and (lambda state, arms, params: region(state.bystander, arms, params)),
         refresh=refresh and (lambda state, arms, params: Pair(*(refresh(one, arms, params) for one in state))),
         finite=finite and (lambda state: finite(state.player) & finite(state.bystander)),
-        buffers=buffers and _buffers(buffers),
-    )
-
-
-def _buffers(buffers: Buffers) -> Buffers:
-    overflowed, enlarge, max_pulls = buffers
-    return Buffers(
-        overflowed=None if overflowed is None else lambda state: overflowed(state.player) | overflowed(state.bystander),
-        enlarge=None if enlarge is None else lambda: _pair(enlarge()),
-        max_pulls=None if max_pulls is None else 2 * max_pulls,
+        buffers=buffers and buffers._replace(overflowed=overflowed).around(_pair, lambda most: 2 * most),
     )

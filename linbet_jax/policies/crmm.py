@@ -86,11 +86,7 @@ def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tu
 
 
 def quantile_of(policy: str, setup: Setup, quantile: Any) -> tuple[float, tuple[str, ...]]:
-    """R, with P(|eta| > R) of at most 1/4, and notes: the one given, else Markov's, else that of noise without a mean.
-
-    Raises:
-        ValueError: naming the field, the value and what is allowed.
-    """
+    """R, with P(|eta| > R) <= 1/4, and notes: the one given, else Markov's, else that of noise without a mean."""
     if setup.bandit.epsilon > 0.0:
         moment = setup.known("central_moment_bound")
         markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon"))
@@ -119,7 +115,6 @@ def quantile_of(policy: str, setup: Setup, quantile: Any) -> tuple[float, tuple[
     cost=Cost(0.06, 3e-5, 2e-5),
     source="after Xue, Wang, Wan, Yi, Zhang 2023",
     assumption="symmetric noise",
-    moment="central_moment_bound",
     regret="d T^½",
     valid="adaptive",
     time="(K d + d²)/r",

@@ -62,7 +62,6 @@ def crtm(design: Design) -> Policy:
     cost=Cost(0.2, 4e-4, 4e-4),
     source="after Xue, Wang, Wan, Yi, Zhang 2023",
     assumption="raw moment",
-    moment="raw_moment_bound",
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d²",

@@ -21,8 +21,6 @@ from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, compensated, dot, rank_one_inverse, sweep_inverse
 from linbet_jax.kernels.selection import argmax_index, squared_widths, values_of
 
-__all__ = ["AnySets", "Design", "FixedSet", "design_of"]
-
 Arms = Any  # [K, d]; None where sets change and none is given yet; a `Ball`, which AnySets serves
 
 

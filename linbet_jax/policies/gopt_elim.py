@@ -27,7 +27,7 @@ from linbet_jax.kernels.fixed_design import (
 )
 from linbet_jax.kernels.gram import combined, compensated, dot, ridge_estimates, summed
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
-from linbet_jax.policies._checks import check_params, check_plan
+from linbet_jax.policies._checks import check_params, check_plan, choice
 from linbet_jax.policies.designs import Arms
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -402,12 +402,8 @@ def gopt_elim(
     Raises:
         ValueError: for an unknown option.
     """
-    for field, value, allowed in (
-        ("estimator", estimator, ("catoni", "btc", "bmm")),
-        ("leftover", leftover, ("greedy", "uniform")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{field}={value!r}: allowed are {', '.join(map(repr, allowed))}")
+    choice("estimator", estimator, "catoni", "btc", "bmm", between=", ")
+    choice("leftover", leftover, "greedy", "uniform", between=", ")
     if estimator == "bmm":
         robust = _bmm(dim, max(phase.copies for phase in phases))
     else:
@@ -432,7 +428,6 @@ def gopt_elim(
     cost=Cost(0.1, 5e-4, 2e-4),
     source="after Tajdini, Scarlett, Jamieson 2025",
     assumption="both moments",
-    moment="raw_moment_bound",
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",

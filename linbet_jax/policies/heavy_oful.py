@@ -298,7 +298,6 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     cost=Cost(0.8, 7e-4, 1e-2),
     source="after Huang, Zhong, Wang, Yang 2023",
     assumption="central moment",
-    moment="central_moment_bound",
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d² + t d² rarely",

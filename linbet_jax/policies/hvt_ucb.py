@@ -145,7 +145,6 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
     cost=Cost(0.2, 5e-4, 4e-4),
     source="after Wang, Zhang, Zhao, Zhou 2025",
     assumption="central moment",
-    moment="central_moment_bound",
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d²",

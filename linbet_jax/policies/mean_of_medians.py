@@ -21,9 +21,9 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies import registry
-from linbet_jax.policies._checks import count, number
+from linbet_jax.policies._checks import choice, count, number
 from linbet_jax.policies.crmm import quantile_of, symmetric_or_refused
-from linbet_jax.policies.policy import About, Buffers, Policy, Update
+from linbet_jax.policies.policy import About, Policy, Update
 from linbet_jax.policies.registry import Cost, Setup, register
 
 BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "heavy_oful")  # index policies, and LinTS
@@ -66,11 +66,12 @@ def _wrapped(policy: Policy, groups: int, blocks: int) -> Policy:
 
         return updated
 
+    wrap = functools.partial(mean_of_medians, groups=groups, blocks=blocks)
     return base._replace(
         name="mean_of_medians",
         update=tuple(once(update) for update in base.updates),
         pulls_per_epoch=pulls * policy.pulls_per_epoch,
-        buffers=policy.buffers and _buffers(policy.buffers, groups, blocks),
+        buffers=policy.buffers and policy.buffers.around(wrap, lambda most: (most + 1) * pulls - 1),
     )
 
 
@@ -85,19 +86,6 @@ def told_to_base(params: Any, pulls: int) -> Any:
     return params._replace(**changes) if changes else params
 
 
-def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
-    def wrapped(policy: Policy) -> Policy:
-        return mean_of_medians(policy, groups=groups, blocks=blocks)
-
-    overflowed, enlarge, max_pulls = buffers
-    pulls = groups * blocks
-    return Buffers(
-        overflowed=overflowed,
-        enlarge=None if enlarge is None else lambda: wrapped(enlarge()),
-        max_pulls=None if max_pulls is None else (max_pulls + 1) * pulls - 1,
-    )
-
-
 @register(
     "mean_of_medians",
     label="Mean of medians",
@@ -106,7 +94,6 @@ def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
     cost=Cost(0.06, 3e-5, 2e-5),
     source="after Zhong, Huang, Yang, Wang 2021",
     assumption="symmetric noise",
-    moment="central_moment_bound",
     regret="d T^½",
     valid="adaptive",
     time="(K d + d²)/n",
@@ -127,8 +114,7 @@ def make_mean_of_medians(
         ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, where the horizon
             holds no epoch, and what the base refuses of T/n pulls.
     """
-    if base not in BASES:
-        raise ValueError(f"base={base!r}: allowed are {', '.join(map(repr, BASES))}")
+    choice("base", base, *BASES, between=", ")
     blocks = count("blocks", blocks)
     notes = symmetric_or_refused("mean_of_medians", setup, assume_symmetric)
     scale, more = quantile_of("mean_of_medians", setup, quantile)  # R

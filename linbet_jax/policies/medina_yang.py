@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
-from linbet_jax.policies._checks import check_plan, flag
+from linbet_jax.policies._checks import check_plan, choice, flag
 from linbet_jax.policies.designs import Design
 from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -52,8 +52,7 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
     Raises:
         ValueError: if a block would hold no pull, or the radius is unknown.
     """
-    if radius not in ("valid", "paper"):
-        raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+    choice("radius", radius, "valid", "paper")
     if not 1 <= blocks <= pulls:
         raise ValueError(f"blocks={blocks}: must be from 1 to the pulls per epoch, {pulls}")
 
@@ -111,8 +110,7 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
     Raises:
         ValueError: if the radius is unknown, or ``scaled`` is asked of the paper's radius.
     """
-    if radius not in ("valid", "paper"):
-        raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+    choice("radius", radius, "valid", "paper")
     if scaled and radius == "paper":
         raise ValueError("scaled=True: goes with radius='valid' alone, since Medina and Yang print no scaled radius")
 
@@ -137,7 +135,6 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
     cost=Cost(0.2, 3e-5, 0.0),
     source="Medina, Yang 2016",
     assumption="central moment",
-    moment="central_moment_bound",
     regret="d^½ T^((1+2ε)/(1+3ε))",
     valid="adaptive",
     time="(K d + d²)/r",
@@ -170,7 +167,6 @@ def make_mom(setup: Setup, *, radius: str = "valid") -> tuple[Policy, MomParams]
     cost=Cost(0.17, 4e-4, 4e-4),
     source="Medina, Yang 2016",
     assumption="raw moment",
-    moment="raw_moment_bound",
     regret="d T^(½+1/(2+2ε))",
     valid="adaptive",
     time="K d + d²",

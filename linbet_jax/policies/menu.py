@@ -104,7 +104,6 @@ def menu(design: Design, *, groups: int) -> Policy:
     cost=Cost(0.9, 1e-4, 0.0),
     source="Shao, Yu, King, Lyu 2018, Algorithm 1",
     assumption="central moment",
-    moment="central_moment_bound",
     regret="d^((3+ε)/(2+2ε)) T^(1/(1+ε))",
     valid="in advance",
     time="d² + k d",

@@ -21,8 +21,6 @@ from linbet_jax.policies.designs import Design, design_of
 from linbet_jax.policies.policy import Policy
 from linbet_jax.theory import BOUNDED, regret_exponent
 
-__all__ = ["BanditFacts", "Cost", "Entry", "Setup", "entry", "make_policy", "names", "options", "register"]
-
 
 class BanditFacts(Protocol):
     """What a policy may know of a bandit: never theta*, the means or the noise law."""
@@ -75,6 +73,8 @@ class BanditFacts(Protocol):
 class Setup(NamedTuple):
     """What every factory is given, checked: the bandit's known constants and the common arguments.
 
+    Its methods raise ValueError, naming the field, the value and what is allowed.
+
     Attributes:
         bandit: what a policy may know of it.
         design: the fastest one for its decision sets.
@@ -96,11 +96,7 @@ class Setup(NamedTuple):
     given: Mapping[str, Any]
 
     def known(self, field: str, given: Any = None) -> float:
-        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, here or as an option, checked.
-
-        Raises:
-            ValueError: naming the field, the value and what is allowed.
-        """
+        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, here or as an option, checked."""
         given = self.given.get(field) if given is None else given
         if given is not None:
             return number(field, given)
@@ -110,11 +106,7 @@ class Setup(NamedTuple):
         return number(field, value)
 
     def params(self, kind: Any, **own: Any) -> Any:
-        """A policy's hyperparameters, a NamedTuple of this kind: its own numbers, and all others from here.
-
-        Raises:
-            ValueError: as `known` does.
-        """
+        """A policy's hyperparameters, a NamedTuple of this kind: its own numbers, and all others from here."""
 
         def value(field: str) -> Any:
             if field in own:
@@ -126,11 +118,7 @@ class Setup(NamedTuple):
         return kind(*map(value, kind._fields))
 
     def central_moment(self, policy: str, heteroscedastic: bool) -> float:
-        """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is.
-
-        Raises:
-            ValueError: naming the field, the value and what is allowed; also where the noise reveals no scale.
-        """
+        """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is."""
         if not heteroscedastic:
             return self.known("central_moment_bound")
         given = self.given.get("central_moment_bound")
@@ -183,7 +171,8 @@ class Entry:
         cost: what a pull costs, for the estimates that commands give before they start.
         source: the paper it comes from.
         assumption: what it asks of the noise.
-        moment: the bandit's moment bound that it is told: ``"raw_moment_bound"``, ``"central_moment_bound"`` or None.
+        moment: ``"raw_moment_bound"`` or ``"central_moment_bound"``, which it is told, or None; by default the first of
+            these in `told`.
         rate: epsilon -> the exponent of T in its regret bound, logarithms apart; by default
             :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved.
         regret: that bound in d and T, logarithms apart, as tables write it.
@@ -245,7 +234,8 @@ def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[
         ):
             raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
         rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
-        _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, **about})
+        moment = next((field for field in about.get("told", ()) if field in _MOMENTS), None)
+        _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, "moment": moment, **about})
         return make
 
     return registered

@@ -15,8 +15,6 @@ from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Policy, Region, SeesScale
 
-__all__ = ["RidgeState", "ridge_policy", "scaled_radius"]
-
 Radius = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Observe = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Adapt = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, jax.Array | None]]

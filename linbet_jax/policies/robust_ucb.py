@@ -83,9 +83,9 @@ def _update(
     return RobustUcbState(counts, *compensated(state.sums, state.lost, observed))
 
 
-def _region(state: RobustUcbState, arms: Arms, params: RobustUcbParams) -> Region:
+def region_of(arms: Arms, means: jax.Array) -> Region:
     """sum_a (mean of a) a: theta*'s part in the span of the arms. The widths make no ellipsoid."""
-    return Region(dot(arms.T, _means(state)))
+    return Region(dot(arms.T, means))
 
 
 @functools.lru_cache(maxsize=1)
@@ -103,7 +103,7 @@ def robust_ucb() -> Policy:
         init=_init,
         select=_select,
         update=_update,
-        region=_region,
+        region=lambda state, arms, params: region_of(arms, _means(state)),
         finite=lambda state: jnp.isfinite(jnp.sum(state.sums)),
         about=About(check=check_params),
     )
@@ -118,18 +118,18 @@ def check_orthonormal(setup: Setup, policy: str) -> None:
     arms = getattr(setup.bandit, "arms", None)
     if setup.bandit.changing or arms is None:
         raise ValueError(f"bandit: {policy} keeps one mean per arm, so it needs one decision set known beforehand")
-    if arms.shape[0] > arms.shape[1]:
-        raise ValueError(
-            f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
-            f" of {arms.shape[0]} arms in {arms.shape[1]} dimensions are away from those"
-        )
-    products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
-    off = float(np.max(np.abs(products - np.eye(len(products)))))
-    if not off <= ORTHONORMAL:
-        raise ValueError(
-            f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
-            f" of this bandit's arms are up to {off:.3g} away from those"
-        )
+    size, dim = arms.shape
+    away = f"products of {size} arms in {dim} dimensions are"
+    if size <= dim:
+        products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
+        off = float(np.max(np.abs(products - np.eye(size))))
+        if off <= ORTHONORMAL:
+            return
+        away = f"products of this bandit's arms are up to {off:.3g}"
+    raise ValueError(
+        f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; {away} away from"
+        " those"
+    )
 
 
 @register(
@@ -140,7 +140,6 @@ def check_orthonormal(setup: Setup, policy: str) -> None:
     cost=Cost(0.18, 2.4e-4, 0.0),
     source="Bubeck, Cesa-Bianchi, Lugosi 2013",
     assumption="raw moment",
-    moment="raw_moment_bound",
     regret="K^(ε/(1+ε)) T^(1/(1+ε))",
     valid="adaptive",
     sets="orthonormal",

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, dot
 from linbet_jax.kernels.selection import argmax_index
-from linbet_jax.policies._checks import check_params, number
+from linbet_jax.policies._checks import check_params, choice, number
 from linbet_jax.policies.designs import Arms, Design, FixedSet
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -127,9 +127,8 @@ def gradient(
     """
     import optax
 
-    for field, value, allowed in (("loss", loss, ("squared", "huber")), ("explore", explore, ("epsilon", "width"))):
-        if value not in allowed:
-            raise ValueError(f"{field}={value!r}: allowed are {' and '.join(map(repr, allowed))}")
+    choice("loss", loss, "squared", "huber")
+    choice("explore", explore, "epsilon", "width")
     widths = explore == "width"
 
     def step_of(params: Any) -> optax.GradientTransformation:

@@ -18,8 +18,6 @@ from linbet_jax.kernels.fixed_design import bmm_width, btc_level, btc_width
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.medians import median_of_means
 
-__all__ = ["Estimator", "Row", "Stages", "Truncated", "medians", "truncation"]
-
 _CHUNK = 64  # rows of a stage that are truncated at a time
 _LARGE = 8  # payoffs of an arm in a stage that are truncated one by one
 _MOST = {"float32": 1e15, "float64": 1e100}  # a payoff beyond it counts as this: no sum of medians becomes NaN

@@ -25,13 +25,11 @@ from linbet_jax import theory
 from linbet_jax.kernels.fixed_design import power
 from linbet_jax.kernels.gram import dot, sweep_inverse
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
-from linbet_jax.policies._checks import check_params, check_plan
+from linbet_jax.policies._checks import check_params, check_plan, choice
 from linbet_jax.policies.designs import Arms
 from linbet_jax.policies.policy import About, Buffers, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.staged_estimates import Estimator, Row, Stages, medians, truncation
-
-CONSTANTS = ("derived", "paper2020")
 
 
 class SupBtcParams(NamedTuple):
@@ -198,8 +196,7 @@ def _policy(play: _Sup, *, pulls_per_epoch: int = 1, history: int | None = None)
 
 
 def _literal(constants: str) -> bool:
-    if constants not in CONSTANTS:
-        raise ValueError(f"constants={constants!r}: allowed are {' and '.join(map(repr, CONSTANTS))}")
+    choice("constants", constants, "derived", "paper2020")
     return constants == "paper2020"
 
 
@@ -311,7 +308,6 @@ def _make_bmm(setup: Setup, name: str, constants: str) -> tuple[Policy, SupBmmPa
     cost=Cost(0.25, 1.55e-3, 1e-4),
     source="after Xue, Wang, Wang, Zhang 2020",
     assumption="central moment",
-    moment="central_moment_bound",
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
@@ -331,7 +327,6 @@ def make_sup_bmm(setup: Setup, *, constants: str = "derived") -> tuple[Policy, S
     cost=Cost(1.0, 0.065, 0.0),
     source="after Xue, Wang, Wang, Zhang 2020",
     assumption="raw moment",
-    moment="raw_moment_bound",
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
@@ -351,7 +346,6 @@ def make_sup_btc(setup: Setup, *, constants: str = "derived") -> tuple[Policy, S
     cost=Cost(0.25, 1.55e-3, 1e-4),
     source="SupBMM without its stages",
     assumption="central moment",
-    moment="central_moment_bound",
     sets="one finite",
     time="(K² d + d³)/k + d² + K d",
     memory="k d",
@@ -369,7 +363,6 @@ def make_bmm_ucb(setup: Setup, *, constants: str = "derived") -> tuple[Policy, S
     cost=Cost(1.0, 0.065, 0.0),
     source="SupBTC without its stages",
     assumption="raw moment",
-    moment="raw_moment_bound",
     sets="one finite",
     time="K² d + d³ + K t rarely",
     memory="T",

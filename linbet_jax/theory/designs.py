@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from linbet_jax.theory.common import (
     Number,
+    at,
+    check_constants,
     growth_exponent,
     initial_radius,
     ln,
@@ -85,33 +87,25 @@ def greedy_leverage_bound(rows: float, *, dim: int, ridge: float, arm_norm: floa
 
 
 def gopt_elim_regret_bound(
-    horizon: int,
-    *,
-    dim: int,
-    num_arms: int,
-    delta: float,
-    raw_moment_bound: float,
-    epsilon: float,
-    ridge: float,
-    theta_norm: float,
-    arm_norm: float,
-    mean_bound: float,
+    horizon: int, *, dim: int, num_arms: int, delta: float, epsilon: float, **constants: float
 ) -> float:
     """2 L n_1 + 8 sum_l n_l e_l of G-optimal elimination with Catoni's estimate; derived here; host numbers only.
 
     e_l = (p l_l/eps)^{eps/p} b^{1/p} n_l^a g_l + sqrt(lambda) S g_l is the largest width that phase l can have, with
     l_l = ln(2/dl) and g_l^2 = `greedy_leverage_bound`. What survives phase l is within 4 e_l of the best arm, and
     played less than n_{l+1} = 2 n_l times before the next phase is over. Holds with probability at least 1 - delta.
+    `constants` are the other ones of the formula.
     """
+    check_constants(constants)
     p = 1 + epsilon
     phases = elimination_phases(horizon, dim=dim, num_arms=num_arms, delta=delta)
-    total = 2 * mean_bound * phases[0].rows
+    total = 2 * constants["mean_bound"] * phases[0].rows
     for number, phase in enumerate(phases, start=1):
-        leverage = math.sqrt(greedy_leverage_bound(phase.rows, dim=dim, ridge=ridge, arm_norm=arm_norm))
+        leverage = math.sqrt(at(greedy_leverage_bound, constants, phase.rows, dim=dim))
         log = ln(2 / elimination_failure(number, num_arms=num_arms, delta=delta))
-        noise = (p * log / epsilon) ** (epsilon / p) * raw_moment_bound ** (1 / p)
+        noise = (p * log / epsilon) ** (epsilon / p) * constants["raw_moment_bound"] ** (1 / p)
         spread = noise * phase.rows ** growth_exponent(epsilon)
-        total += 8 * phase.rows * leverage * (spread + initial_radius(ridge=ridge, theta_norm=theta_norm))
+        total += 8 * phase.rows * leverage * (spread + at(initial_radius, constants))
     return total
 
 
@@ -138,29 +132,20 @@ def etc_schedule(horizon: int, *, dim: int, num_arms: int, delta: float) -> Elim
 
 
 def explore_then_commit_regret_bound(
-    horizon: int,
-    *,
-    dim: int,
-    num_arms: int,
-    delta: float,
-    central_moment_bound: float,
-    epsilon: float,
-    ridge: float,
-    theta_norm: float,
-    arm_norm: float,
-    mean_bound: float,
+    horizon: int, *, dim: int, num_arms: int, delta: float, epsilon: float, **constants: float
 ) -> float:
     """2 L n + 2 T e: n pulls of the design, and e the largest width of its medians; derived here; host numbers only.
 
     e = (2^{4-p} c)^{1/p} m^a g + sqrt(lambda) S g for m rows, g^2 = `greedy_leverage_bound`. Holds with probability at
-    least 1 - delta; the policy is not told c or epsilon.
+    least 1 - delta; the policy is not told c or epsilon. `constants` are the other ones of the formula.
     """
+    check_constants(constants)
     p = 1 + epsilon
     rows, copies = etc_schedule(horizon, dim=dim, num_arms=num_arms, delta=delta)
-    leverage = math.sqrt(greedy_leverage_bound(rows, dim=dim, ridge=ridge, arm_norm=arm_norm))
-    spread = (2 ** (4 - p) * central_moment_bound) ** (1 / p) * rows ** growth_exponent(epsilon)
-    width = leverage * (spread + initial_radius(ridge=ridge, theta_norm=theta_norm))
-    return 2 * mean_bound * rows * copies + 2 * horizon * width
+    leverage = math.sqrt(at(greedy_leverage_bound, constants, rows, dim=dim))
+    spread = (2 ** (4 - p) * constants["central_moment_bound"]) ** (1 / p) * rows ** growth_exponent(epsilon)
+    width = leverage * (spread + at(initial_radius, constants))
+    return 2 * constants["mean_bound"] * rows * copies + 2 * horizon * width
 
 
 # sup_btc and sup_bmm: stages (the family of Xue, Wang, Wang, Zhang 2020)

@@ -97,38 +97,31 @@ def hvt_cap(*, move: Number, radius: Number) -> Number:
 def hvt_uncapped_ridge(
     horizon: float,
     *,
-    dim: int,
     delta: float,
-    central_moment_bound: float,
     epsilon: float,
     theta_norm: float,
     arm_norm: float,
     clip_scale: float = 1.0,
+    **constants: float,
 ) -> float | None:
     """The smallest lambda at which no arm is wider than the cap, D^2/lambda <= t0/(2 beta); host numbers only.
 
     It exists where 2 D S l^{1/p} < s (c T)^{1/p}: lambda = 2 D^2 beta/t0 is then met from below by iteration.
+    `constants` are d and c.
 
     Returns:
         lambda; None where there is none, where 1000 steps do not settle it to 1e-12, and for D = 0, which needs none.
     """
+    check_constants(constants)
     power, log = 1 / (1 + epsilon), union_log(delta)
-    reach = clip_scale * (central_moment_bound * horizon) ** power
+    reach = clip_scale * (constants["central_moment_bound"] * horizon) ** power
     if arm_norm**2 == 0 or not 2 * arm_norm * theta_norm * log**power < reach:
         return None
-    factor = hvt_factor(delta=delta, epsilon=epsilon, clip_scale=clip_scale)
+    noise = {"delta": delta, "epsilon": epsilon, "clip_scale": clip_scale}
+    factor = hvt_factor(**noise)
     ridge = 2 * arm_norm**2 * factor * log
     for _ in range(1000):
-        move = hvt_move(
-            horizon,
-            dim=dim,
-            delta=delta,
-            central_moment_bound=central_moment_bound,
-            epsilon=epsilon,
-            ridge=ridge,
-            arm_norm=arm_norm,
-            clip_scale=clip_scale,
-        )
+        move = at(hvt_move, constants, horizon, ridge=ridge, arm_norm=arm_norm, **noise)
         if move == 0:
             return None
         before, ridge = ridge, 2 * arm_norm**2 * (math.sqrt(ridge) * theta_norm / move + factor * log)
@@ -197,27 +190,19 @@ def _crtm_bias(horizon: Number, delta: Number, raw_moment_bound: Number, epsilon
     return (raw_moment_bound / union_log(delta)) ** (1 / (1 + epsilon)) * horizon ** growth_exponent(epsilon)
 
 
-def crtm_radius(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    raw_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    theta_norm: Number,
-    arm_norm: Number,
-) -> Number:
+def crtm_radius(horizon: Number, *, delta: Number, **constants: Number) -> Number:
     """beta = sqrt(lambda) S + (C + 1/sqrt(k)) G l, the same for every t <= T; derived here.
 
     C = A/2 + sqrt(A^2/4 + (e + 3)/l) with A = 4/3 + sqrt(16/9 + 8); the second term in the bracket is the bias.
+    `constants` are S and the other ones of `crtm_level`.
     """
+    check_constants(constants)
     log = union_log(delta)
     half = (4 / 3 + math.sqrt(16 / 9 + 8)) / 2
     factor = half + sqrt(half * half + (math.e + 3) / log)
-    bias = _crtm_bias(horizon, delta, raw_moment_bound, epsilon)
-    level = bias * sqrt(log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm))  # G
-    return initial_radius(ridge=ridge, theta_norm=theta_norm) + (factor * level + bias) * log
+    level = at(crtm_level, constants, horizon, delta=delta)
+    bias = at(_crtm_bias, constants, horizon, delta=delta)
+    return at(initial_radius, constants) + (factor * level + bias) * log
 
 
 def crtm_regret_bound(horizon: Number, **constants: Number) -> Number:

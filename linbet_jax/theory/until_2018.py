@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from linbet_jax.theory.common import (
     Number,
+    at,
     bound_at_the_end,
+    check_constants,
     growth_exponent,
     initial_radius,
     ln,
@@ -58,32 +61,26 @@ def _menu_spread(dim: int, central_moment_bound: Number, epsilon: Number) -> Num
     return (9 * dim * central_moment_bound) ** (1 / (1 + epsilon))
 
 
-def menu_regret_bound(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    central_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    theta_norm: Number,
-    arm_norm: Number,
-    mean_bound: Number,
-) -> Number:
+def menu_regret_bound(horizon: Number, *, delta: Number, epsilon: Number, **constants: Number) -> Number:
     """Theorem 2: holds with probability at least 1 - delta.
 
     6 [(9dc)^{1/p} + sqrt(lambda) S + L] T^{1/p} (24 ln(eT/delta) + 1)^{eps/p} sqrt(2 d ln(1 + T D^2 / (lambda d))).
+    `constants` are the other ones of the formula.
     """
-    p = 1 + epsilon
-    spread = _menu_spread(dim, central_moment_bound, epsilon)
-    constant = spread + initial_radius(ridge=ridge, theta_norm=theta_norm) + mean_bound
-    groups = (24 * (1 + ln(horizon / delta)) + 1) ** (epsilon / p)
-    return 6 * constant * horizon ** (1 / p) * groups * _elliptical(horizon, dim, ridge, arm_norm)
+    spread = at(_menu_spread, constants, epsilon=epsilon)
+    groups = (24 * (1 + ln(horizon / delta)) + 1) ** (epsilon / (1 + epsilon))
+    return 6 * _after(spread, constants) * horizon ** (1 / (1 + epsilon)) * groups * _elliptical(horizon, constants)
 
 
-def _elliptical(horizon: Number, dim: int, ridge: Number, arm_norm: Number) -> Number:
+def _after(spread: Number, constants: Mapping[str, Number]) -> Number:
+    """What optimism costs per width: the spread, sqrt(lambda) S and L."""
+    check_constants(constants)
+    return spread + at(initial_radius, constants) + constants["mean_bound"]
+
+
+def _elliptical(horizon: Number, constants: Mapping[str, Number]) -> Number:
     """sqrt(2 d ln(1 + T D^2 / (lambda d))), the elliptical-potential factor (Lemma 11 of Abbasi-Yadkori et al.)."""
-    return sqrt(2 * log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm))
+    return sqrt(2 * at(log_det_bound, constants, horizon))
 
 
 # TOFU (Algorithm 2)
@@ -138,26 +135,14 @@ def _tofu_spread(horizon: Number, delta: Number, dim: int, raw_moment_bound: Num
     return 4 * math.sqrt(dim) * raw_moment_bound ** (1 / p) * ln(2 * dim * horizon / delta) ** (epsilon / p)
 
 
-def tofu_regret_bound(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    raw_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    theta_norm: Number,
-    arm_norm: Number,
-    mean_bound: Number,
-) -> Number:
+def tofu_regret_bound(horizon: Number, *, epsilon: Number, **constants: Number) -> Number:
     """Theorem 3: holds with probability at least 1 - delta.
 
     2 T^{1/p} [4 sqrt(d) b^{1/p} (ln(2dT/delta))^{eps/p} + sqrt(lambda) S + L] sqrt(2 d ln(1 + T D^2 / (lambda d))).
+    `constants` are the other ones of the formula.
     """
-    p = 1 + epsilon
-    spread = _tofu_spread(horizon, delta, dim, raw_moment_bound, epsilon)
-    constant = spread + initial_radius(ridge=ridge, theta_norm=theta_norm) + mean_bound
-    return 2 * horizon ** (1 / p) * constant * _elliptical(horizon, dim, ridge, arm_norm)
+    spread = at(_tofu_spread, constants, horizon, epsilon=epsilon)
+    return 2 * horizon ** (1 / (1 + epsilon)) * _after(spread, constants) * _elliptical(horizon, constants)
 
 
 def tofu_retruncation_rounds(horizon: int, epochs: int) -> tuple[int, ...]:
