@@ -163,8 +163,8 @@ def truncation(num_stages: int, history: int, literal: bool) -> Estimator:
 
     def factor(num_arms: int, params: Any) -> Any:
         if not literal:
-            unit = params.raw_moment_bound ** (1 / (1 + params.epsilon))
-            return btc_width(unit, log_term(num_arms, params), params.epsilon)
+            log = log_term(num_arms, params)
+            return btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
         return theory.at(theory.sup_btc_factor, params, num_arms=num_arms)
 
     return Estimator(begin, add, factor, literal)
