@@ -200,11 +200,7 @@ def adar_ucb(*, capacity: int) -> Policy:
     memory="K ln T",
 )
 def make_adar_ucb(setup: Setup) -> tuple[Policy, AdarUcbParams]:
-    """adar_ucb for one finite set of orthonormal arms, with room for what the horizon's last level may need.
-
-    Raises:
-        ValueError: for any other set.
-    """
+    """adar_ucb for one finite set of orthonormal arms, with room for what the horizon's last level may need."""
     check_orthonormal(setup, "adar_ucb")
     most = theory.adar_ucb_mass(max(1, setup.horizon // 2))
     capacity = min(math.ceil(most + 4 * math.sqrt(most)) + 1, max(1, setup.horizon // 2))

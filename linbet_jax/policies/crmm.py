@@ -124,12 +124,7 @@ def quantile_of(policy: str, setup: Setup, quantile: Any) -> tuple[float, tuple[
 def make_crmm(
     setup: Setup, *, assume_symmetric: bool = False, quantile: float | None = None
 ) -> tuple[Policy, CrmmParams]:
-    """crmm with the epochs of the horizon.
-
-    Raises:
-        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, and where the horizon
-            holds no epoch.
-    """
+    """crmm with the epochs of the horizon."""
     notes = symmetric_or_refused("crmm", setup, assume_symmetric)
     scale, more = quantile_of("crmm", setup, quantile)
     schedule = theory.crmm_schedule(setup.horizon, delta=setup.delta)

@@ -68,11 +68,7 @@ def crtm(design: Design) -> Policy:
     memory="d² + K",
 )
 def make_crtm(setup: Setup) -> tuple[Policy, CrtmParams]:
-    """crtm.
-
-    Raises:
-        ValueError: for a bandit that bounds no ||x|| where `arm_norm` is not given.
-    """
+    """crtm."""
     params = setup.params(CrtmParams)
     facts = [("G", theory.at(theory.crtm_level, params, dim=setup.bandit.dim))]
     beta = theory.at(theory.crtm_radius, params, dim=setup.bandit.dim)

@@ -204,21 +204,12 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
         return design.optimistic(state.design, arms, state.center, radius, dot)
 
     def update(
-        state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: HeavyOfulParams
+        state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, *rest: Any
     ) -> HeavyOfulState:
-        return scaled(state, arms, index, payoffs, None, params)
-
-    def scaled(
-        state: HeavyOfulState,
-        arms: jax.Array,
-        index: jax.Array,
-        payoffs: jax.Array,
-        scales: jax.Array | None,
-        params: HeavyOfulParams,
-    ) -> HeavyOfulState:
+        params = rest[-1]  # before them the scales where they are seen
         move, radius = _constants(dim, params)
         cap = theory.hvt_cap(move=move, radius=radius)
-        square = 1 if scales is None else scales[0] ** 2
+        square = rest[0][0] ** 2 if heteroscedastic else 1
         squared_width = design.squared_width(state.design, arms, index) / square
         weight = weight_of(squared_width, cap)
         squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # u^2
@@ -281,7 +272,7 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
         name="heavy_oful",
         init=init,
         select=select,
-        update=SeesScale(scaled) if heteroscedastic else update,
+        update=SeesScale(update) if heteroscedastic else update,
         region=region,
         refresh=refresh,
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)) & state.sound,
@@ -304,12 +295,7 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     memory="T d",
 )
 def make_heavy_oful(setup: Setup, *, heteroscedastic: bool = False) -> tuple[Policy, HeavyOfulParams]:
-    """heavy_oful with a history of the horizon's length.
-
-    Raises:
-        ValueError: for c = 0, for a bandit that bounds no ||x|| where `arm_norm` is not given, and for
-            `heteroscedastic` where the noise reveals no scale.
-    """
+    """heavy_oful with a history of the horizon's length."""
     revealed = flag("heteroscedastic", heteroscedastic)
     params = setup.params(HeavyOfulParams, central_moment_bound=setup.central_moment("heavy_oful", revealed))
     _check(params)

@@ -153,12 +153,7 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
 def make_hvt_ucb(
     setup: Setup, *, no_cap: bool = True, clip_scale: float = 1.0, heteroscedastic: bool = False
 ) -> tuple[Policy, HvtParams]:
-    """hvt_ucb with the smallest ridge at which no arm is wider than the cap, where there is one.
-
-    Raises:
-        ValueError: for c = 0, for a bandit that bounds no ||x|| where `arm_norm` is not given, and for
-            `heteroscedastic` where the noise reveals no scale.
-    """
+    """hvt_ucb with the smallest ridge at which no arm is wider than the cap, where there is one."""
     revealed = flag("heteroscedastic", heteroscedastic)
     params = setup.params(
         HvtParams,

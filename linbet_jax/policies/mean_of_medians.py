@@ -108,12 +108,7 @@ def make_mean_of_medians(
     assume_symmetric: bool = False,
     quantile: float | None = None,
 ) -> tuple[Policy, Any]:
-    """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2.
-
-    Raises:
-        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, where the horizon
-            holds no epoch, and what the base refuses of T/n pulls.
-    """
+    """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2."""
     choice("base", base, *BASES, between=", ")
     blocks = count("blocks", blocks)
     notes = symmetric_or_refused("mean_of_medians", setup, assume_symmetric)

@@ -147,11 +147,7 @@ def check_orthonormal(setup: Setup, policy: str) -> None:
     memory="K",
 )
 def make_robust_ucb(setup: Setup) -> tuple[Policy, RobustUcbParams]:
-    """robust_ucb for one finite set of orthonormal arms.
-
-    Raises:
-        ValueError: for any other set.
-    """
+    """robust_ucb for one finite set of orthonormal arms."""
     params = setup.params(RobustUcbParams)
     check_orthonormal(setup, "robust_ucb")
     return robust_ucb(), params

@@ -66,27 +66,27 @@ def projection(radius: Any) -> optax.GradientTransformation:
     """Shortens a step so that it ends within the Euclidean ball of this radius around 0; the last link of a chain."""
     import optax
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def projected(updates: Any, params: Any) -> Any:
         moved = params + updates
         square = jnp.sum(moved * moved)
         outside = square > radius * radius
         shrunk = moved * (radius / jnp.sqrt(jnp.where(outside, square, 1)))
-        return jnp.where(outside, shrunk, moved) - params, state
+        return jnp.where(outside, shrunk, moved) - params
 
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    return optax.stateless(projected)
 
 
 def shortened(limit: Any) -> optax.GradientTransformation:
     """`optax.clip_by_global_norm`, but exact also where the squares of a gradient exceed its dtype's range."""
     import optax
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def clipped(updates: Any, params: Any) -> Any:
         largest = jnp.max(jnp.abs(updates))
         unit = updates / jnp.where(largest > 0, largest, 1)
         norm = jnp.sqrt(jnp.sum(unit * unit))
-        return jnp.where(largest * norm > limit, unit * (limit / jnp.where(norm > 0, norm, 1)), updates), state
+        return jnp.where(largest * norm > limit, unit * (limit / jnp.where(norm > 0, norm, 1)), updates)
 
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    return optax.stateless(clipped)
 
 
 def default_optimizer(params: Any) -> optax.GradientTransformation:
