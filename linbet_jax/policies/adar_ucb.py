@@ -39,17 +39,11 @@ class AdarUcbParams(NamedTuple):
 
 
 class Ordered(NamedTuple):
-    """The payoffs of every arm, the C largest by size one by one and the smaller ones as sums.
+    """The payoffs of every arm, the C largest by size one by one and the smaller ones as sums."""
 
-    Attributes:
-        sizes: [K, C], the largest |y|, falling; 0 where there is none.
-        squares: [K, C + 1], column i: the sum of the squares of all payoffs but the i largest.
-        sums: [K, C + 1], that of the payoffs; None where nobody asks for it.
-    """
-
-    sizes: jax.Array
-    squares: jax.Array
-    sums: jax.Array | None = None
+    sizes: jax.Array  # [K, C], the largest |y|, falling; 0 where there is none
+    squares: jax.Array  # [K, C + 1], column i: the sum of the squares of all payoffs but the i largest
+    sums: jax.Array | None = None  # [K, C + 1], that of the payoffs; None where nobody asks for it
 
     def plus(self, here: jax.Array, payoff: jax.Array) -> Ordered:
         """One payoff more of the arm where ``here`` [K] is True, O(K C)."""
@@ -70,27 +64,16 @@ class Ordered(NamedTuple):
 
 
 class AdarUcbState(NamedTuple):
-    """State of adar_ucb: memory O(K C), C of the order of ln T.
+    """State of adar_ucb: memory O(K C), C of the order of ln T."""
 
-    Attributes:
-        steps: [] int32, steps of two pulls done.
-        counts: [K] int32, n, steps of each arm.
-        nonzero: [K] int32, how many of its second payoffs are not 0.
-        first: its first payoffs, which are averaged.
-        second: its second payoffs, which give the level.
-        means: [K], trimmed means of the first payoffs; plain ones where there is no level.
-        widths: [K], theirs; infinite where there is no level.
-        full: [] bool, whether a level needed more of the largest payoffs than there is room for.
-    """
-
-    steps: jax.Array
-    counts: jax.Array
-    nonzero: jax.Array
-    first: Ordered
-    second: Ordered
-    means: jax.Array
-    widths: jax.Array
-    full: jax.Array
+    steps: jax.Array  # [] int32, steps of two pulls done
+    counts: jax.Array  # [K] int32, n, steps of each arm
+    nonzero: jax.Array  # [K] int32, how many of its second payoffs are not 0
+    first: Ordered  # its first payoffs, which are averaged
+    second: Ordered  # its second payoffs, which give the level
+    means: jax.Array  # [K], trimmed means of the first payoffs; plain ones where there is no level
+    widths: jax.Array  # [K], theirs; infinite where there is no level
+    full: jax.Array  # [] bool, whether a level needed more of the largest payoffs than there is room for
 
 
 def _column(columns: jax.Array, number: jax.Array) -> jax.Array:

@@ -25,19 +25,12 @@ Arms = Any  # [K, d]; None where sets change and none is given yet; a `Ball`, wh
 
 
 class AnySetsState(NamedTuple):
-    """State of a :class:`Design` for any sets.
+    """State of a :class:`Design` for any sets."""
 
-    Attributes:
-        gram: [d, d], V.
-        inverse: [d, d], V^-1.
-        log_det: [], ln(det V / det(lambda I)).
-        lost: [d, d], what rounding has kept out of V so far.
-    """
-
-    gram: jax.Array
-    inverse: jax.Array
-    log_det: jax.Array
-    lost: jax.Array
+    gram: jax.Array  # [d, d], V
+    inverse: jax.Array  # [d, d], V^-1
+    log_det: jax.Array  # [], ln(det V / det(lambda I))
+    lost: jax.Array  # [d, d], what rounding has kept out of V so far
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,22 +157,14 @@ AnySets = Design  # the form for any sets, by its name
 
 
 class FixedSetState(NamedTuple):
-    """State of :class:`FixedSet`.
+    """State of :class:`FixedSet`."""
 
-    Attributes:
-        counts: [K] int32, how often each arm entered V, or with weights a float, their sum;
-            V = lambda I + A^T diag(counts) A.
-        inverse: [d, d], V^-1.
-        squared_widths: [K], diag(A V^-1 A^T).
-        log_det: [], ln(det V / det(lambda I)).
-        lost: [K], what rounding has kept out of the sums of weights so far; None without weights.
-    """
-
+    # [K] int32, how often each arm entered V, or with weights a float, their sum; V = lambda I + A^T diag(counts) A
     counts: jax.Array
-    inverse: jax.Array
-    squared_widths: jax.Array
-    log_det: jax.Array
-    lost: jax.Array | None = None
+    inverse: jax.Array  # [d, d], V^-1
+    squared_widths: jax.Array  # [K], diag(A V^-1 A^T)
+    log_det: jax.Array  # [], ln(det V / det(lambda I))
+    lost: jax.Array | None = None  # [K], what rounding has kept out of the sums of weights so far; None without weights
 
 
 @dataclasses.dataclass(frozen=True)

@@ -53,39 +53,25 @@ class GoptElimParams(NamedTuple):
 
 
 class GoptElimState(NamedTuple):
-    """State of G-optimal elimination: memory O(K d), with medians also O(d k); independent of T.
+    """State of G-optimal elimination: memory O(K d), with medians also O(d k); independent of T."""
 
-    Attributes:
-        pulls: [] int32, t. The same in every replication: under ``vmap`` it stays one number, and what happens at the
-            end of a phase alone is computed there alone.
-        active: [K] bool, the arms still in play.
-        until: [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. When all
-            phases are over, how many survivors there are up to each arm.
-        counts: [K] int32, n_x, rows of this phase's design.
-        images: [d, K], A^-1 X^T of this phase's design: a pull of x counts U[a, x] = <a, A^-1 x> for arm a.
-        references: [K], r_x.
-        offset: [K], sum_x n_x U[a, x] r_x of every arm a.
-        widths: [K], e_a, literal.
-        tally: what the estimator keeps of this phase's payoffs.
-        best: [] int32, the arm that looked best when the last phase ended; -1 if its estimates were not finite.
-        values: [K], r_a of the last whole phase; 0 before.
-        errors: [K], e_a of these, literal; infinite before.
-        fitted: [K] int32, rows of the design that these came from.
-    """
-
+    # [] int32, t. The same in every replication: under ``vmap`` it stays one number, and what happens at the end of a
+    # phase alone is computed there alone
     pulls: jax.Array
-    active: jax.Array
+    active: jax.Array  # [K] bool, the arms still in play
+    # [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. When all phases are
+    # over, how many survivors there are up to each arm
     until: jax.Array
-    counts: jax.Array
-    images: jax.Array
-    references: jax.Array
-    offset: jax.Array
-    widths: jax.Array
-    tally: Any
-    best: jax.Array
-    values: jax.Array
-    errors: jax.Array
-    fitted: jax.Array
+    counts: jax.Array  # [K] int32, n_x, rows of this phase's design
+    images: jax.Array  # [d, K], A^-1 X^T of this phase's design: a pull of x counts U[a, x] = <a, A^-1 x> for arm a
+    references: jax.Array  # [K], r_x
+    offset: jax.Array  # [K], sum_x n_x U[a, x] r_x of every arm a
+    widths: jax.Array  # [K], e_a, literal
+    tally: Any  # what the estimator keeps of this phase's payoffs
+    best: jax.Array  # [] int32, the arm that looked best when the last phase ended; -1 if its estimates were not finite
+    values: jax.Array  # [K], r_a of the last whole phase; 0 before
+    errors: jax.Array  # [K], e_a of these, literal; infinite before
+    fitted: jax.Array  # [K] int32, rows of the design that these came from
 
 
 class _Pull(NamedTuple):
@@ -121,17 +107,12 @@ class _Estimator(NamedTuple):
 
 
 class SumTally(NamedTuple):
-    """What Catoni's and the truncated estimate keep.
+    """What Catoni's and the truncated estimate keep."""
 
-    Attributes:
-        limit: [K], Catoni's scale s_a, or the level H_a of truncation.
-        total: [K], the sum of psi(s_a U[a, x] (y - r_x)), or of the U[a, x] (y - r_x) within the level; compensated.
-        lost: [K], what rounding has kept out of it so far.
-    """
-
-    limit: jax.Array
+    limit: jax.Array  # [K], Catoni's scale s_a, or the level H_a of truncation
+    # [K], the sum of psi(s_a U[a, x] (y - r_x)), or of the U[a, x] (y - r_x) within the level; compensated
     total: jax.Array
-    lost: jax.Array
+    lost: jax.Array  # [K], what rounding has kept out of it so far
 
     def plus(self, terms: jax.Array) -> SumTally:
         """One more term of every arm."""

@@ -59,27 +59,16 @@ class HeavyOfulParams(NamedTuple):
 
 
 class HeavyOfulState(NamedTuple):
-    """State of heavy_oful: memory O(T d).
+    """State of heavy_oful: memory O(T d)."""
 
-    Attributes:
-        design: of the arms played, with their weights w: V.
-        history: [T, d + 2], rows sqrt(w) x, sqrt(w) y and sqrt(w) h; rows of zeros are free.
-        center: [d], theta, the minimiser.
-        inverse: [d, d], of lambda I + sum w x x^T over the payoffs within their levels.
-        anchor: [d], the theta at which the history was read last.
-        slack: [], how far from the anchor no payoff changes sides of its level.
-        sound: [] bool, whether every minimiser was found.
-        pulls: [] int32, t. The same in every replication.
-    """
-
-    design: Any
-    history: jax.Array
-    center: jax.Array
-    inverse: jax.Array
-    anchor: jax.Array
-    slack: jax.Array
-    sound: jax.Array
-    pulls: jax.Array
+    design: Any  # of the arms played, with their weights w: V
+    history: jax.Array  # [T, d + 2], rows sqrt(w) x, sqrt(w) y and sqrt(w) h; rows of zeros are free
+    center: jax.Array  # [d], theta, the minimiser
+    inverse: jax.Array  # [d, d], of lambda I + sum w x x^T over the payoffs within their levels
+    anchor: jax.Array  # [d], the theta at which the history was read last
+    slack: jax.Array  # [], how far from the anchor no payoff changes sides of its level
+    sound: jax.Array  # [] bool, whether every minimiser was found
+    pulls: jax.Array  # [] int32, t. The same in every replication
 
 
 class _Reading(NamedTuple):

@@ -40,26 +40,17 @@ class LintsParams(NamedTuple):
 
 
 class LintsState(NamedTuple):
-    """State of LinTS: memory O(d^2), for a fixed set O(K) more; independent of T.
+    """State of LinTS: memory O(d^2), for a fixed set O(K) more; independent of T."""
 
-    Attributes:
-        played: what gives V: for a fixed set [K] int32, how often each arm was played; else V [d, d] and what rounding
-            has kept out of it.
-        root: [d, d], N with N^T N = V^-1.
-        turned: [d, d], its transpose: every product then runs over contiguous numbers.
-        log_det: [], ln(det V / det(lambda I)).
-        center: [d], the ridge estimate.
-        moments: [d], sum x y.
-        lost: [d], what rounding has kept out of the moments so far.
-    """
-
+    # what gives V: for a fixed set [K] int32, how often each arm was played; else V [d, d] and what rounding has kept
+    # out of it
     played: Any
-    root: jax.Array
-    turned: jax.Array
-    log_det: jax.Array
-    center: jax.Array
-    moments: jax.Array
-    lost: jax.Array
+    root: jax.Array  # [d, d], N with N^T N = V^-1
+    turned: jax.Array  # [d, d], its transpose: every product then runs over contiguous numbers
+    log_det: jax.Array  # [], ln(det V / det(lambda I))
+    center: jax.Array  # [d], the ridge estimate
+    moments: jax.Array  # [d], sum x y
+    lost: jax.Array  # [d], what rounding has kept out of the moments so far
 
 
 @functools.lru_cache(maxsize=128)

@@ -33,19 +33,12 @@ class MenuParams(NamedTuple):
 
 
 class MenuState(NamedTuple):
-    """State of MENU: memory O(d k) and independent of T.
+    """State of MENU: memory O(d k) and independent of T."""
 
-    Attributes:
-        design: of the arms played; one rank-one update an epoch.
-        moments: [d, k], column j is sum_i y_{i,j} x_i.
-        center: [d], theta_{n,k*}.
-        epochs: [] int32, n.
-    """
-
-    design: Any
-    moments: jax.Array
-    center: jax.Array
-    epochs: jax.Array
+    design: Any  # of the arms played; one rank-one update an epoch
+    moments: jax.Array  # [d, k], column j is sum_i y_{i,j} x_i
+    center: jax.Array  # [d], theta_{n,k*}
+    epochs: jax.Array  # [] int32, n
 
 
 @functools.lru_cache(maxsize=256)

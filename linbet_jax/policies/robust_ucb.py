@@ -40,17 +40,11 @@ class RobustUcbParams(NamedTuple):
 
 
 class RobustUcbState(NamedTuple):
-    """State of robust_ucb: memory O(K).
+    """State of robust_ucb: memory O(K)."""
 
-    Attributes:
-        counts: [K] int32, pulls of each arm.
-        sums: [K], the payoffs kept.
-        lost: [K], what rounding has kept out of the sums so far.
-    """
-
-    counts: jax.Array
-    sums: jax.Array
-    lost: jax.Array
+    counts: jax.Array  # [K] int32, pulls of each arm
+    sums: jax.Array  # [K], the payoffs kept
+    lost: jax.Array  # [K], what rounding has kept out of the sums so far
 
 
 def _means(state: RobustUcbState) -> jax.Array:

@@ -49,17 +49,11 @@ class SgdParams(NamedTuple):
 
 
 class SgdState(NamedTuple):
-    """State of a gradient policy: independent of T.
+    """State of a gradient policy: independent of T."""
 
-    Attributes:
-        theta: [d], the estimate.
-        optimizer: the optimizer's state.
-        design: of the arms played; None with ``explore="epsilon"``.
-    """
-
-    theta: jax.Array
-    optimizer: Any
-    design: Any
+    theta: jax.Array  # [d], the estimate
+    optimizer: Any  # the optimizer's state
+    design: Any  # of the arms played; None with ``explore="epsilon"``
 
 
 def projection(radius: Any) -> optax.GradientTransformation:

@@ -24,19 +24,13 @@ _MOST = {"float32": 1e15, "float64": 1e100}  # a payoff beyond it counts as this
 
 
 class Stages(NamedTuple):
-    """What every stage knows of every arm; S stages.
+    """What every stage knows of every arm; S stages."""
 
-    Attributes:
-        counts: [S, K] int32, rows of each stage by their arms.
-        values: [S, K], estimates r of <x, theta*>.
-        noise: [S, K], their widths' part from noise, or its part that does not change with the number of the pull.
-        leverages: [S, K], ||x|| in the norm of the stage's A^-1.
-    """
-
-    counts: jax.Array
-    values: jax.Array
+    counts: jax.Array  # [S, K] int32, rows of each stage by their arms
+    values: jax.Array  # [S, K], estimates r of <x, theta*>
+    # [S, K], their widths' part from noise, or its part that does not change with the number of the pull
     noise: jax.Array
-    leverages: jax.Array
+    leverages: jax.Array  # [S, K], ||x|| in the norm of the stage's A^-1
 
 
 class Row(NamedTuple):
@@ -79,21 +73,13 @@ class Estimator(NamedTuple):
 
 
 class Truncated(NamedTuple):
-    """What truncation keeps; T' is T, rounded up.
+    """What truncation keeps; T' is T, rounded up."""
 
-    Attributes:
-        arms: [S T'] int32, those of the stages' rows in their order.
-        payoffs: [S T'], theirs.
-        large: [S, K, 8], the largest payoffs of every arm in a stage.
-        rest: [S, K], the sums of all other payoffs.
-        lost: [S, K], what rounding has kept out of these so far.
-    """
-
-    arms: jax.Array
-    payoffs: jax.Array
-    large: jax.Array
-    rest: jax.Array
-    lost: jax.Array
+    arms: jax.Array  # [S T'] int32, those of the stages' rows in their order
+    payoffs: jax.Array  # [S T'], theirs
+    large: jax.Array  # [S, K, 8], the largest payoffs of every arm in a stage
+    rest: jax.Array  # [S, K], the sums of all other payoffs
+    lost: jax.Array  # [S, K], what rounding has kept out of these so far
 
 
 def truncation(num_stages: int, history: int, literal: bool) -> Estimator:

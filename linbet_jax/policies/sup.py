@@ -71,22 +71,15 @@ class SupBmmParams(NamedTuple):
 
 
 class SupState(NamedTuple):
-    """State of a policy with stages.
+    """State of a policy with stages."""
 
-    Attributes:
-        stages: what every stage knows.
-        payoffs: what the stages keep of them: of sup_btc `Truncated`, memory O(S T); of sup_bmm [S, k, d], sums of y x
-            of every copy.
-        updates: [] int32, pulls or epochs played. The same in every replication.
-        arm: [] int32, the next one.
-        stage: [] int32, the one that its payoffs enter; S where none does.
-    """
-
-    stages: Stages
+    stages: Stages  # what every stage knows
+    # what the stages keep of them: of sup_btc `Truncated`, memory O(S T); of sup_bmm [S, k, d], sums of y x of every
+    # copy
     payoffs: Any
-    updates: jax.Array
-    arm: jax.Array
-    stage: jax.Array
+    updates: jax.Array  # [] int32, pulls or epochs played. The same in every replication
+    arm: jax.Array  # [] int32, the next one
+    stage: jax.Array  # [] int32, the one that its payoffs enter; S where none does
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
