@@ -40,14 +40,7 @@ class Empirical(Base):
     __setattr__ = immutable
 
     def __init__(self, residuals: npt.ArrayLike) -> None:
-        """Builds the law of these numbers.
-
-        Args:
-            residuals: [n] payoffs minus their means, finite, n >= 1, in any order.
-
-        Raises:
-            ValueError: anything else.
-        """
+        """The law of [n] payoffs minus their means, finite, n >= 1, in any order; anything else is a ValueError."""
         try:
             numbers = real_numbers(residuals)
         except (TypeError, ValueError, OverflowError):
@@ -158,14 +151,9 @@ class EmpiricalPerArm(Empirical):
     form: ClassVar[str] = NEITHER
 
     def __init__(self, means: npt.ArrayLike, residuals: Sequence[npt.ArrayLike]) -> None:
-        """Builds the law.
+        """The law of [K] means, no two nearer than 1e-6 of the larger, and of each one's residuals, as `Empirical` has.
 
-        Args:
-            means: [K] the arms' means, in any order, no two nearer than 1e-6 of the larger.
-            residuals: for each arm its payoffs minus their mean, [n_i] finite, n_i >= 1, 2^24 in all at most.
-
-        Raises:
-            ValueError: anything else.
+        These are 2^24 in all at most; anything else is a ValueError.
         """
         allowed = "one finite number for each list of residuals"
         try:

@@ -93,11 +93,7 @@ class Gaussian(Additive):
     uniforms: ClassVar[int] = 2
 
     def __init__(self, std: float = 1.0) -> None:
-        """Builds the law.
-
-        Args:
-            std: the standard deviation, 0 < std < inf; anything else is a ValueError.
-        """
+        """The law with this standard deviation, 0 < std < inf; anything else is a ValueError."""
         self._set(scale=limited("Gaussian: std", "std", std, 0.0))
 
     def __repr__(self) -> str:
