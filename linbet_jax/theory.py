@@ -15,23 +15,7 @@ a = (1 - epsilon) / (2 (1 + epsilon)). The arguments mean the same everywhere, a
 Radii are in the norm of V and in the unit of a payoff; levels bound |u y|, in the unit of a payoff too; regret bounds
 are cumulative, in payoffs over T pulls.
 
-References:
-    Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
-        NeurIPS 2018.
-    Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
-    Abbasi-Yadkori, Pal, Szepesvari. Improved algorithms for linear stochastic bandits. NeurIPS 2011.
-    Agrawal, Goyal. Thompson sampling for contextual bandits with linear payoffs. ICML 2013.
-    Xue, Wang, Wan, Yi, Zhang. Efficient algorithms for generalized linear bandits with heavy-tailed rewards.
-        NeurIPS 2023.
-    Wang, Zhang, Zhao, Zhou. Heavy-tailed linear bandits: Huber regression with one-pass update. ICML 2025.
-    Tajdini, Scarlett, Jamieson. Improved regret bounds for linear bandits with heavy-tailed rewards. NeurIPS 2025.
-    Huang, Zhong, Wang, Yang. Tackling heavy-tailed rewards in reinforcement learning with function approximation:
-        minimax optimal and instance-dependent regret bounds. NeurIPS 2023.
-    Bubeck, Cesa-Bianchi, Lugosi. Bandits with heavy tail. IEEE Transactions on Information Theory 2013.
-    Xue, Wang, Wang, Zhang. Nearly optimal regret for stochastic linear bandits with heavy-tailed payoffs. IJCAI 2020.
-    Zhong, Huang, Yang, Wang. Breaking the moments condition barrier: no-regret algorithm for bandits with super
-        heavy-tailed payoffs. NeurIPS 2021.
-    Genalti, Marsigli, Gatti, Metelli. (epsilon, u)-adaptive regret minimization in heavy-tailed bandits. COLT 2024.
+The papers are listed in `linbet_jax/policies/README.md`.
 """
 
 from __future__ import annotations
@@ -384,21 +368,13 @@ def tofu_retruncation_rounds(horizon: int, epochs: int) -> tuple[int, ...]:
 
 
 class MomSchedule(NamedTuple):
-    """Epochs and blocks of MoM: all counts are host integers.
+    """Epochs and blocks of MoM: all counts are host integers."""
 
-    Attributes:
-        epochs: m, epochs (each plays one arm).
-        pulls: r, pulls per epoch.
-        blocks: q, blocks of pulls whose means enter the median.
-        block_pulls: floor(r / q), pulls per block.
-        shortened: whether m was reduced below floor(T^{2 eps / (1 + 3 eps)}) so that a block holds a pull.
-    """
-
-    epochs: int
-    pulls: int
-    blocks: int
-    block_pulls: int
-    shortened: bool
+    epochs: int  # m, epochs (each plays one arm)
+    pulls: int  # r, pulls per epoch
+    blocks: int  # q, blocks of pulls whose means enter the median
+    block_pulls: int  # floor(r / q), pulls per block
+    shortened: bool  # whether m was reduced below floor(T^{2 eps / (1 + 3 eps)}) so that a block holds a pull
 
 
 def mom_schedule(horizon: int, *, delta: float, epsilon: float) -> MomSchedule:
@@ -647,15 +623,10 @@ def median_copies(failure: float) -> int:
 
 
 class EliminationPhase(NamedTuple):
-    """A phase of G-optimal elimination.
+    """A phase of G-optimal elimination."""
 
-    Attributes:
-        rows: n_l, rows of its design.
-        copies: k_l, pulls of each row; 1 where the estimator takes single payoffs.
-    """
-
-    rows: int
-    copies: int
+    rows: int  # n_l, rows of its design
+    copies: int  # k_l, pulls of each row; 1 where the estimator takes single payoffs
 
 
 def elimination_failure(phase: Number, *, num_arms: int, delta: Number) -> Number:
@@ -781,17 +752,11 @@ def sup_btc_factor(horizon: Number, *, num_arms: int, delta: Number, raw_moment_
 
 
 class SupSchedule(NamedTuple):
-    """Epochs of sup_bmm and bmm_ucb: all counts are host integers.
+    """Epochs of sup_bmm and bmm_ucb: all counts are host integers."""
 
-    Attributes:
-        copies: k, pulls per epoch.
-        epochs: N = floor(T/k).
-        stages: S = floor(ln N), at least 1; 1 without stages.
-    """
-
-    copies: int
-    epochs: int
-    stages: int
+    copies: int  # k, pulls per epoch
+    epochs: int  # N = floor(T/k)
+    stages: int  # S = floor(ln N), at least 1; 1 without stages
 
 
 def sup_bmm_schedule(
@@ -1019,15 +984,10 @@ def crtm_regret_bound(horizon: Number, **constants: Number) -> Number:
 
 
 class CrmmSchedule(NamedTuple):
-    """Epochs of crmm: all counts are host integers.
+    """Epochs of crmm: all counts are host integers."""
 
-    Attributes:
-        pulls: r, pulls per epoch, odd.
-        epochs: N = floor(T/r).
-    """
-
-    pulls: int
-    epochs: int
+    pulls: int  # r, pulls per epoch, odd
+    epochs: int  # N = floor(T/r)
 
 
 def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:

@@ -13,13 +13,9 @@ from linbet_jax.theory import OWN_NORM
 
 
 class BystanderParams(NamedTuple):
-    """Hyperparameters of a bystander.
+    """Hyperparameters of a bystander."""
 
-    Attributes:
-        policy: those of the policy that it is made from.
-    """
-
-    policy: Any
+    policy: Any  # those of the policy that it is made from
 
 
 class Pair(NamedTuple):

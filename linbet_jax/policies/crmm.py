@@ -29,15 +29,12 @@ class CrmmParams(NamedTuple):
     """Hyperparameters of crmm; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     Delta and the horizon must be those that r was made for.
-
-    Attributes:
-        quantile: R, with P(|eta| > R) of at most 1/4.
     """
 
     ridge: Any
     delta: Any
     theta_norm: Any
-    quantile: Any
+    quantile: Any  # R, with P(|eta| > R) of at most 1/4
     radius_scale: Any
     horizon: Any
 

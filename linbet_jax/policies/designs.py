@@ -123,7 +123,7 @@ class Design:
         """The image of a vector [d]: here itself."""
         return vector
 
-    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
+    def values(self, arms: jax.Array, image: jax.Array) -> jax.Array:
         """<x, theta> of every arm x, [K], from the image of theta, O(K d)."""
         return dot(arms, image)
 
@@ -264,7 +264,7 @@ class FixedSet(Design):
         """A v, O(K d)."""
         return dot(arms, vector)
 
-    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
+    def values(self, arms: jax.Array, image: jax.Array) -> jax.Array:
         """The image itself."""
         return image
 

@@ -41,20 +41,15 @@ _MARGIN = 1 - 1e-6  # of the distance that theta may move before the history is 
 
 
 class HeavyOfulParams(NamedTuple):
-    """Hyperparameters of heavy_oful; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    Attributes:
-        central_moment_bound: positive; heteroscedastic: of the noise over its scale.
-        radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
-    """
+    """Hyperparameters of heavy_oful; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
     theta_norm: Any
     arm_norm: Any
-    central_moment_bound: Any
+    central_moment_bound: Any  # positive; heteroscedastic: of the noise over its scale
     epsilon: Any
-    radius_scale: Any
+    radius_scale: Any  # multiplies the radius of the index and the region; t0 and the cap never see it
     horizon: Any
 
 

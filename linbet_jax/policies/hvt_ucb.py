@@ -46,23 +46,16 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class HvtParams(NamedTuple):
-    """Hyperparameters of hvt_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
+    """Hyperparameters of hvt_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
-    Attributes:
-        ridge: the one in use.
-        central_moment_bound: positive; heteroscedastic: of the noise over its scale.
-        clip_scale: multiplies t0; 1 is the plain form.
-        radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
-    """
-
-    ridge: Any
+    ridge: Any  # the one in use
     delta: Any
     theta_norm: Any
     arm_norm: Any
-    central_moment_bound: Any
+    central_moment_bound: Any  # positive; heteroscedastic: of the noise over its scale
     epsilon: Any
-    clip_scale: Any
-    radius_scale: Any
+    clip_scale: Any  # multiplies t0; 1 is the plain form
+    radius_scale: Any  # multiplies the radius of the index and the region; t0 and the cap never see it
     horizon: Any
 
 

@@ -22,20 +22,13 @@ _REFINEMENTS = 2  # Newton steps of a refresh: each squares the relative error o
 
 
 class LintsParams(NamedTuple):
-    """Hyperparameters of LinTS; :mod:`linbet_jax.policies.policy` says what its fields are.
+    """Hyperparameters of LinTS; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
-    Attributes:
-        ridge: the paper's is 1.
-        theta_norm: enters the confidence region alone.
-        noise_scale: as OFUL's.
-        radius_scale: multiplies v and the region's radius; 1 is the paper.
-    """
-
-    ridge: Any
+    ridge: Any  # the paper's is 1
     delta: Any
-    theta_norm: Any
-    noise_scale: Any
-    radius_scale: Any
+    theta_norm: Any  # enters the confidence region alone
+    noise_scale: Any  # as OFUL's
+    radius_scale: Any  # multiplies v and the region's radius; 1 is the paper
     horizon: Any
 
 

@@ -21,9 +21,6 @@ class MomParams(NamedTuple):
     """Hyperparameters of MoM; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     Delta, epsilon and the horizon must be those that r and q were made for.
-
-    Attributes:
-        epochs: m, the epochs of the schedule.
     """
 
     ridge: Any
@@ -33,7 +30,7 @@ class MomParams(NamedTuple):
     epsilon: Any
     radius_scale: Any
     horizon: Any
-    epochs: Any
+    epochs: Any  # m, the epochs of the schedule
 
 
 @functools.lru_cache(maxsize=256)

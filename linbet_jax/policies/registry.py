@@ -74,26 +74,16 @@ class Setup(NamedTuple):
     """What every factory is given, checked: the bandit's known constants and the common arguments.
 
     Its methods raise ValueError, naming the field, the value and what is allowed.
-
-    Attributes:
-        bandit: what a policy may know of it.
-        design: the fastest one for its decision sets.
-        horizon: T, pulls.
-        delta: failure probability.
-        ridge: lambda.
-        radius_scale: multiplies every radius.
-        theta_norm: S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then.
-        given: constants of the bandit that were given as options; see :attr:`Entry.told`.
     """
 
-    bandit: BanditFacts
-    design: Design
-    horizon: int
-    delta: float
-    ridge: float
-    radius_scale: float
-    theta_norm: float
-    given: Mapping[str, Any]
+    bandit: BanditFacts  # what a policy may know of it
+    design: Design  # the fastest one for its decision sets
+    horizon: int  # T, pulls
+    delta: float  # failure probability
+    ridge: float  # lambda
+    radius_scale: float  # multiplies every radius
+    theta_norm: float  # S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then
+    given: Mapping[str, Any]  # constants of the bandit that were given as options; see :attr:`Entry.told`
 
     def known(self, field: str, given: Any = None) -> float:
         """A constant of the bandit (epsilon, a moment bound, D) unless one is given, here or as an option, checked."""

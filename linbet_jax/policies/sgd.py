@@ -26,25 +26,15 @@ if TYPE_CHECKING:  # imported where it is used: a bare checkout on a GPU machine
 
 
 class SgdParams(NamedTuple):
-    """Hyperparameters of gradient policies; :mod:`linbet_jax.policies.policy` says what its fields are.
+    """Hyperparameters of gradient policies; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
-    Attributes:
-        ridge: of the widths; used with ``explore="width"`` alone.
-        theta_norm: the radius of the ball that the default optimizer projects onto.
-        learning_rate: of the default optimizer; the step at pull t has the rate learning_rate / sqrt(t).
-        clip: largest norm of a gradient in the default optimizer.
-        threshold: Huber's, in payoffs; used with ``loss="huber"`` alone.
-        exploration: the probability of a uniform arm, or what multiplies the widths.
-        radius_scale: multiplies ``exploration``.
-    """
-
-    ridge: Any
-    theta_norm: Any
-    learning_rate: Any
-    clip: Any
-    threshold: Any
-    exploration: Any
-    radius_scale: Any
+    ridge: Any  # of the widths; used with ``explore="width"`` alone
+    theta_norm: Any  # the radius of the ball that the default optimizer projects onto
+    learning_rate: Any  # of the default optimizer; the step at pull t has the rate learning_rate / sqrt(t)
+    clip: Any  # largest norm of a gradient in the default optimizer
+    threshold: Any  # Huber's, in payoffs; used with ``loss="huber"`` alone
+    exploration: Any  # the probability of a uniform arm, or what multiplies the widths
+    radius_scale: Any  # multiplies ``exploration``
     horizon: Any
 
 

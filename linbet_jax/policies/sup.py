@@ -36,20 +36,16 @@ class SupBtcParams(NamedTuple):
     """Hyperparameters of sup_btc and btc_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
 
     The horizon must be the one that stages were made for.
-
-    Attributes:
-        mean_bound: the first stage's precision is L. 1/2 with the paper's constants, and, unused, without stages.
-        radius_scale: multiplies the widths; truncation and the stages' precisions never see it. Below about
-            2 L/(sqrt(N) S D), N pulls or epochs, even an empty stage looks precise: nothing is learnt, and the longest
-            arm is played.
     """
 
     ridge: Any
     delta: Any
     theta_norm: Any
-    mean_bound: Any
+    mean_bound: Any  # the first stage's precision is L. 1/2 with the paper's constants, and, unused, without stages
     raw_moment_bound: Any
     epsilon: Any
+    # multiplies the widths; truncation and the stages' precisions never see it. Below about 2 L/(sqrt(N) S D), N pulls
+    # or epochs, even an empty stage looks precise: nothing is learnt, and the longest arm is played
     radius_scale: Any
     horizon: Any
 
