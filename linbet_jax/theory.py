@@ -567,13 +567,7 @@ def robust_ucb_width(
 
 
 def robust_ucb_regret_bound(
-    horizon: Number,
-    *,
-    num_arms: int,
-    delta: Number,
-    raw_moment_bound: Number,
-    epsilon: Number,
-    mean_bound: Number,
+    horizon: Number, *, num_arms: int, delta: Number, raw_moment_bound: Number, epsilon: Number, mean_bound: Number
 ) -> Number:
     """2 K M + 8 p b^{1/p} L^{eps/p} K^{eps/p} T^{1/p}, with probability at least 1 - delta; M is `mean_bound`."""
     p = 1 + epsilon
@@ -937,22 +931,14 @@ def _huber_regret_bound(
 # crtm: one-pass truncation (the family of Xue, Wang, Wan, Yi, Zhang 2023)
 
 
-def crtm_level(
-    horizon: Number,
-    *,
-    dim: int,
-    delta: Number,
-    raw_moment_bound: Number,
-    epsilon: Number,
-    ridge: Number,
-    arm_norm: Number,
-) -> Number:
+def crtm_level(horizon: Number, *, delta: Number, **constants: Number) -> Number:
     """G = (b/l)^{1/p} T^a sqrt(k): payoffs with |y| ||x|| beyond it, in the norm of V^-1, are dropped; derived here.
 
-    k = d ln(1 + T D^2 / (lambda d)), `log_det_bound`; V includes x.
+    k = d ln(1 + T D^2 / (lambda d)), `log_det_bound`; V includes x. `constants` are those of k, b and epsilon.
     """
-    growth = log_det_bound(horizon, dim=dim, ridge=ridge, arm_norm=arm_norm)
-    return _crtm_bias(horizon, delta, raw_moment_bound, epsilon) * sqrt(growth)
+    check_constants(constants)
+    growth = at(log_det_bound, constants, horizon)
+    return at(_crtm_bias, constants, horizon, delta=delta) * sqrt(growth)
 
 
 def _crtm_bias(horizon: Number, delta: Number, raw_moment_bound: Number, epsilon: Number) -> Number:
@@ -966,7 +952,6 @@ def crtm_radius(horizon: Number, *, delta: Number, **constants: Number) -> Numbe
     C = A/2 + sqrt(A^2/4 + (e + 3)/l) with A = 4/3 + sqrt(16/9 + 8); the second term in the bracket is the bias.
     `constants` are S and the other ones of `crtm_level`.
     """
-    check_constants(constants)
     log = union_log(delta)
     half = (4 / 3 + math.sqrt(16 / 9 + 8)) / 2
     factor = half + sqrt(half * half + (math.e + 3) / log)

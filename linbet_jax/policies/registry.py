@@ -150,46 +150,31 @@ Factory = Callable[..., tuple[Policy, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A registered policy.
+    """A registered policy."""
 
-    Attributes:
-        name: as :func:`make_policy` knows it.
-        make: ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options.
-        told: further options, of constants that `Setup.params` takes from the bandit where they are not given.
-        label: as legends and tables write it.
-        color: of its curves, as #RRGGBB; None takes one that is free.
-        cost: what a pull costs, for the estimates that commands give before they start.
-        source: the paper it comes from.
-        assumption: what it asks of the noise.
-        moment: ``"raw_moment_bound"`` or ``"central_moment_bound"``, which it is told, or None; by default the first of
-            these in `told`.
-        rate: epsilon -> the exponent of T in its regret bound, logarithms apart; by default
-            :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved.
-        regret: that bound in d and T, logarithms apart, as tables write it.
-        valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
-            seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
-        needs_mean: whether it refuses noise without a mean.
-        sets: the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls.
-        time: of a pull, as tables write it: K arms in d dimensions.
-        memory: of one replication, likewise.
-    """
-
-    name: str
-    make: Factory
-    label: str
+    name: str  # as :func:`make_policy` knows it
+    make: Factory  # ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options
+    label: str  # as legends and tables write it
+    # further options, of constants that `Setup.params` takes from the bandit where they are not given
     told: tuple[str, ...] = ()
-    color: str | None = None
-    cost: Cost = _LIKE_OFUL
-    source: str = ""
-    assumption: str = ""
+    color: str | None = None  # of its curves, as #RRGGBB; None takes one that is free
+    cost: Cost = _LIKE_OFUL  # what a pull costs, for the estimates that commands give before they start
+    source: str = ""  # the paper it comes from
+    assumption: str = ""  # what it asks of the noise
+    # ``"raw_moment_bound"`` or ``"central_moment_bound"``, which it is told, or None; by default the first of these in
+    # `told`
     moment: str | None = None
+    # epsilon -> the exponent of T in its regret bound, logarithms apart; by default
+    # :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved
     rate: Callable[[Any], Any] | None = None
-    regret: str = ""
+    regret: str = ""  # that bound in d and T, logarithms apart, as tables write it
+    # the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was seen,
+    # as it plays), ``"in advance"`` (arms chosen before) or empty
     valid: str = ""
-    sets: str = "any"
-    time: str = ""
-    memory: str = ""
-    needs_mean: bool = True
+    sets: str = "any"  # the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls
+    time: str = ""  # of a pull, as tables write it: K arms in d dimensions
+    memory: str = ""  # of one replication, likewise
+    needs_mean: bool = True  # whether it refuses noise without a mean
 
     def check_mean(self, bandit: BanditFacts) -> None:
         """Raises ValueError where the noise has no mean, and the policy needs one."""
@@ -218,10 +203,8 @@ def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[
 
     def registered(make: Factory) -> Factory:
         there = _ENTRIES.get(name)
-        if there is not None and (there.make.__module__, there.make.__qualname__) != (
-            make.__module__,
-            make.__qualname__,
-        ):
+        origin = make.__module__, make.__qualname__
+        if there is not None and (there.make.__module__, there.make.__qualname__) != origin:
             raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
         rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
         moment = next((field for field in about.get("told", ()) if field in _MOMENTS), None)
