@@ -86,25 +86,26 @@ def check_params(params: Any) -> None:
 
 
 def check_plan(
-    plan: Callable[[Any], Any], made: Any, fields: tuple[str, ...], need: str | Callable[[Any], str]
+    plan: Callable[..., Any], made: Any, need: str | Callable[[Any], str], *fields: str
 ) -> Callable[[Any], None]:
-    """A check of hyperparameters for a policy whose shapes were planned from some of them.
+    """A check of hyperparameters for a policy whose shapes were planned from the horizon and these fields.
 
     Args:
-        plan: params -> what they need.
+        plan: what they need, a function of the horizon, and of the other fields by their names.
         made: what the policy was made for.
-        fields: those that the plan depends on.
         need: what other ones need, in words, or a function of that.
+        fields: those that the plan depends on beside the horizon.
     """
 
     def check(params: Any) -> None:
         check_params(params)
-        needed = plan(params)
+        told = {field: getattr(params, field) for field in fields}
+        needed = plan(int(params.horizon), **told)
         if needed != made:
-            values = params._asdict() | {"horizon": f"{params.horizon:.0f}"}
-            told = ", ".join(f"{field}={values[field]}" for field in fields)
+            values = told | {"horizon": f"{params.horizon:.0f}"}
+            said = ", ".join(f"{field}={value}" for field, value in values.items())
             words = need if isinstance(need, str) else need(needed)
-            they, them = ("it needs", "it") if len(fields) == 1 else ("they need", "these parameters")
-            raise ValueError(f"{told}: {they} {words}; make_policy again instead of replacing {them}")
+            they, them = ("they need", "these parameters") if fields else ("it needs", "it")
+            raise ValueError(f"{said}: {they} {words}; make_policy again instead of replacing {them}")
 
     return check

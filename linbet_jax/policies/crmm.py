@@ -56,10 +56,10 @@ def crmm(design: Design, *, pulls: int) -> Policy:
         return median_of_means(payoffs, pulls)  # blocks of one payoff
 
     check = check_plan(
-        lambda params: theory.crmm_schedule(int(params.horizon), delta=params.delta).pulls,
+        lambda horizon, delta: theory.crmm_schedule(horizon, delta=delta).pulls,
         pulls,
-        ("delta", "horizon"),
         lambda needed: f"r={needed} pulls an epoch, but this crmm has r={pulls}",
+        "delta",
     )
     return ridge_policy("crmm", design, radius=radius, observe=observe, pulls_per_epoch=pulls, about=About(check=check))
 

@@ -90,12 +90,8 @@ def make_explore_then_commit(setup: Setup) -> tuple[Policy, EtcParams]:
         )
     schedule = functools.partial(theory.etc_schedule, dim=setup.bandit.dim, num_arms=setup.bandit.num_arms)
     phase = schedule(setup.horizon, delta=setup.delta)
-    check = check_plan(
-        lambda params: schedule(int(params.horizon), delta=params.delta),
-        phase,
-        ("delta", "horizon"),
-        "another design than this explore_then_commit was made for",
-    )
+    need = "another design than this explore_then_commit was made for"
+    check = check_plan(schedule, phase, need, "delta")
     policy = explore_then_commit(setup.bandit.dim, rows=phase.rows, copies=phase.copies)
     facts = (("k", phase.copies), ("rows", phase.rows))
     return policy._replace(about=About(check=check, facts=facts)), setup.params(EtcParams)

@@ -431,12 +431,7 @@ def make_gopt_elim(
         medians=estimator == "bmm",
     )
     phases = schedule(setup.horizon, delta=setup.delta)
-    check = check_plan(
-        lambda params: schedule(int(params.horizon), delta=params.delta),
-        phases,
-        ("delta", "horizon"),
-        "other phases than this gopt_elim was made for",
-    )
+    check = check_plan(schedule, phases, "other phases than this gopt_elim was made for", "delta")
     policy = gopt_elim(setup.bandit.dim, phases, estimator=estimator, leftover=leftover)
     params = setup.params(GoptElimParams)
     facts: list[tuple[str, float]] = [("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows)]

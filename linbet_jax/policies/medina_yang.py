@@ -69,12 +69,13 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
         return median_of_means(payoffs, blocks)
 
     check = check_plan(
-        lambda params: theory.mom_schedule(int(params.horizon), delta=params.delta, epsilon=params.epsilon)[1:3],
+        lambda horizon, delta, epsilon: theory.mom_schedule(horizon, delta=delta, epsilon=epsilon)[1:3],
         (pulls, blocks),
-        ("delta", "epsilon", "horizon"),
         lambda needed: "r={} pulls and q={} blocks an epoch, but this MoM has r={} and q={}".format(
             *needed, pulls, blocks
         ),
+        "delta",
+        "epsilon",
     )
     about = About(check=check)
     return ridge_policy("mom", design, radius=beta, observe=observe, pulls_per_epoch=pulls, about=about)

@@ -112,11 +112,7 @@ def make_menu(setup: Setup) -> tuple[Policy, MenuParams]:
         )
     groups = theory.menu_groups(setup.horizon, setup.delta)
     params = setup.params(MenuParams)
-    check = check_plan(
-        lambda params: theory.menu_groups(int(params.horizon), setup.delta),
-        groups,
-        ("horizon",),
-        f"other epochs than those of k={groups} pulls that this MENU was made for",
-    )
+    need = f"other epochs than those of k={groups} pulls that this MENU was made for"
+    check = check_plan(functools.partial(theory.menu_groups, delta=setup.delta), groups, need)
     facts = (("k", groups), ("N", setup.horizon // groups))
     return menu(setup.design, groups=groups)._replace(about=About(check=check, facts=facts)), params

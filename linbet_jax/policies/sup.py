@@ -262,12 +262,7 @@ def _make_btc(setup: Setup, name: str, constants: str) -> tuple[Policy, SupBtcPa
     if not staged:
         return policy.with_notes(notes=notes), params
     stages = theory.sup_stages(setup.horizon)
-    check = check_plan(
-        lambda params: theory.sup_stages(int(params.horizon)),
-        stages,
-        ("horizon",),
-        lambda needed: f"{needed} stages, but this {name} has {stages}",
-    )
+    check = check_plan(theory.sup_stages, stages, lambda needed: f"{needed} stages, but this {name} has {stages}")
     return policy._replace(about=About(check=check, facts=(("stages", stages),), notes=notes)), params
 
 
@@ -278,12 +273,7 @@ def _make_bmm(setup: Setup, name: str, constants: str) -> tuple[Policy, SupBmmPa
         theory.sup_bmm_schedule, num_arms=setup.bandit.num_arms, literal=_literal(constants), staged=staged
     )
     made = schedule(setup.horizon, delta=setup.delta)
-    check = check_plan(
-        lambda params: schedule(int(params.horizon), delta=params.delta),
-        made,
-        ("delta", "horizon"),
-        f"other epochs than this {name} was made for",
-    )
+    check = check_plan(schedule, made, f"other epochs than this {name} was made for", "delta")
     policy = sup_bmm(made, constants=constants, staged=staged)
     facts = (("k", made.copies), ("N", made.epochs), *((("stages", made.stages),) if staged else ()))
     return policy._replace(about=About(check=check, facts=facts, notes=notes)), params
