@@ -14,10 +14,7 @@ registered as a pytree too.
 Rooms: `words` makes variates of random words, `moments` integrates, `laws`, `one_sided`, `empirical`, `mixture`,
 `heteroscedastic` and `custom` are the laws.
 
-References:
-    Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
-        NeurIPS 2018.
-    Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
+The papers that laws name are listed in `linbet_jax/policies/README.md`.
 """
 
 from linbet_jax.noise._base import (

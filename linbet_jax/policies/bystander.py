@@ -30,14 +30,7 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
 
     The bystander's arms have the law of adaptive play, but its payoffs are independent of them, as if they had been
     drawn in advance: what the lemmas behind MENU's and TOFU's regions assume, and adaptive play does not give. Estimate
-    and region are the bystander's. T pulls of the policy take a horizon of 2 T here.
-
-    Args:
-        policy: the policy.
-        params: its parameters, made for T.
-
-    Returns:
-        The pair as one policy, and its parameters.
+    and region are the bystander's. T pulls, which the parameters were made for, take a horizon of 2 T here.
 
     Raises:
         ValueError: for an infinite theta_norm, which only the policy itself may be given, and for a policy that is

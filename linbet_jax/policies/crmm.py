@@ -65,11 +65,7 @@ def crmm(design: Design, *, pulls: int) -> Policy:
 
 
 def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tuple[str, ...]:
-    """Notes that a policy for symmetric noise alone must carry on this bandit.
-
-    Raises:
-        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False.
-    """
+    """Notes that a policy for symmetric noise alone must carry on this bandit, where it is known to be or assumed."""
     assume, symmetric = flag("assume_symmetric", assume_symmetric), getattr(setup.bandit, "symmetric_noise", None)
     if symmetric:
         return ()

@@ -142,7 +142,7 @@ class Design:
         """The arm of the largest <x, theta> + radius * width: its index [] int32, on a ball the arm [d] itself.
 
         Args:
-            state: of this design.
+            state: the design's.
             arms: [K, d], or a `Ball`.
             center: theta [d], or what `values` takes in its place.
             radius: [], beta >= 0.

@@ -126,18 +126,9 @@ def lints(design: Design) -> Policy:
 
     def region(state: LintsState, arms: Arms, params: LintsParams) -> Region:
         played = as_design(state)
-        radius = theory.oful_radius(
-            log_det_ratio=state.log_det,
-            delta=params.delta,
-            noise_scale=params.noise_scale,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
-        return Region(
-            design.solve(played, arms, params.ridge, state.moments),
-            params.radius_scale * radius,
-            lambda v: design.norm(played, arms, params.ridge, v),
-        )
+        radius = params.radius_scale * theory.at(theory.oful_radius, params, log_det_ratio=state.log_det)
+        center = design.solve(played, arms, params.ridge, state.moments)
+        return Region(center, radius, lambda v: design.norm(played, arms, params.ridge, v))
 
     return Policy(
         name="lints",

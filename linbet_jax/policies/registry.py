@@ -244,11 +244,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def options(name: str) -> dict[str, Any]:
-    """A policy's own options and their defaults (None: taken from the bandit, or off).
-
-    Raises:
-        ValueError: for an unknown name; the message lists the known ones.
-    """
+    """A policy's own options and their defaults (None: taken from the bandit, or off)."""
     parameters = inspect.signature(entry(name).make).parameters
     own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
     return own | dict.fromkeys(entry(name).told)

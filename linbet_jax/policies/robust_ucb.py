@@ -104,11 +104,7 @@ def robust_ucb() -> Policy:
 
 
 def check_orthonormal(setup: Setup, policy: str) -> None:
-    """Refuses what is no fixed set of orthonormal arms.
-
-    Raises:
-        ValueError: naming the policy and what its arms must be.
-    """
+    """Raises ValueError, naming the policy and what its arms must be, for what is no fixed set of orthonormal arms."""
     arms = getattr(setup.bandit, "arms", None)
     if setup.bandit.changing or arms is None:
         raise ValueError(f"bandit: {policy} keeps one mean per arm, so it needs one decision set known beforehand")
