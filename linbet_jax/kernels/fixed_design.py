@@ -93,13 +93,12 @@ def spread_of(weights: jax.Array, moments: Any, epsilon: Any) -> jax.Array:
 
 
 def _checked(weights: Any, payoffs: Any, moment: Any, references: Any, axes: int) -> list[jax.Array]:
-    weights, payoffs, moment, references = floats(
-        weights=weights, payoffs=payoffs, moment=moment, references=references
-    )
+    arrays = floats(weights=weights, payoffs=payoffs, moment=moment, references=references)
+    weights, payoffs, *_ = arrays
     if weights.ndim != 1 or payoffs.ndim != axes or payoffs.shape[0] != weights.shape[0]:
         expected = "[n] and [n]" if axes == 1 else "[n] and [n, k]"
         raise ValueError(f"weights {weights.shape} and payoffs {payoffs.shape}: expected {expected}")
-    return [weights, payoffs, moment, references]
+    return arrays
 
 
 def _product(weights: jax.Array, values: jax.Array) -> jax.Array:

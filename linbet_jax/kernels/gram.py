@@ -6,8 +6,6 @@ calls on several CPU devices can deadlock in JAX 0.10 and a d x d problem of a b
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -174,7 +172,7 @@ def rank_one_lower_inverse(lower: jax.Array, feature: jax.Array) -> jax.Array:
     return jnp.sqrt(before / after)[:, None] * (lower - (z / before)[:, None] * earlier)
 
 
-@functools.partial(jax.jit)
+@jax.jit
 def ridge_estimates(gram: jax.Array, moments: jax.Array) -> jax.Array:
     """k ridge estimates that share one design (MENU, Algorithm 1, line 7).
 

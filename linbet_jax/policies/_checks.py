@@ -14,13 +14,12 @@ import jax
 
 from linbet_jax.theory import OWN_NORM
 
-# field: (least, most, whether each end is allowed, the range in words)
-_POSITIVE = (0.0, math.inf, False, False, "positive and finite")
-_AT_LEAST_0 = (0.0, math.inf, True, False, "at least 0 and finite")
-_AT_LEAST_1 = (1.0, math.inf, True, False, "at least 1 and finite")
-_RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
-    "delta": (0.0, 1.0, False, False, "in (0, 1)"),
-    "epsilon": (0.0, 1.0, False, True, "in (0, 1]"),
+_POSITIVE = (lambda value: 0.0 < value < math.inf, "positive and finite")
+_AT_LEAST_0 = (lambda value: 0.0 <= value < math.inf, "at least 0 and finite")
+_AT_LEAST_1 = (lambda value: 1.0 <= value < math.inf, "at least 1 and finite")
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "delta": (lambda value: 0.0 < value < 1.0, "in (0, 1)"),
+    "epsilon": (lambda value: 0.0 < value <= 1.0, "in (0, 1]"),
     **dict.fromkeys(("ridge", "clip_scale", "learning_rate", "clip", "threshold"), _POSITIVE),
     **dict.fromkeys(("radius_scale", "theta_norm", "arm_norm", "mean_bound", "noise_scale"), _AT_LEAST_0),
     **dict.fromkeys(("raw_moment_bound", "central_moment_bound", "quantile", "exploration"), _AT_LEAST_0),
@@ -39,16 +38,14 @@ def _float(value: Any) -> float:
 
 def number(field: str, value: Any) -> float:
     """The value as a host float within the field's range."""
-    least, most, least_allowed, most_allowed, allowed = _RANGES[field]
+    holds, allowed = _RANGES[field]
     # An array of one number without axes has a value, unless JAX traces it.
     scalar = getattr(value, "shape", None) == () and not isinstance(value, (numbers.Number, jax.core.Tracer))
     real = value.item() if scalar else value
     if isinstance(real, bool) or not isinstance(real, numbers.Real):
         raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
     found = _float(real)
-    above = found >= least if least_allowed else found > least
-    below = found <= most if most_allowed else found < most
-    if not (above and below):
+    if not holds(found):
         raise ValueError(f"{field}={value!r}: must be {allowed}")
     return found
 

@@ -117,11 +117,11 @@ def make_mean_of_medians(
     groups, epochs = schedule(setup.horizon, delta=setup.delta)
     options = registry.options(base)
     given = {field: number(field, value) for field, value in setup.given.items() if value is not None}
-    known = given | {"epsilon": 1.0, "central_moment_bound": scale * scale / blocks}
-    known["noise_scale"] = scale / math.sqrt(blocks)
+    variance = scale * scale / blocks
+    known = given | {"epsilon": 1.0, "central_moment_bound": variance, "noise_scale": scale / math.sqrt(blocks)}
     if "raw_moment_bound" in options:
         largest = setup.known("mean_bound")
-        known["raw_moment_bound"] = scale * scale / blocks + largest * largest
+        known["raw_moment_bound"] = variance + largest * largest
     try:
         policy, params = registry.made(  # medians have a mean whether or not the noise has
             base,

@@ -71,9 +71,7 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
     check = check_plan(
         lambda horizon, delta, epsilon: theory.mom_schedule(horizon, delta=delta, epsilon=epsilon)[1:3],
         (pulls, blocks),
-        lambda needed: "r={} pulls and q={} blocks an epoch, but this MoM has r={} and q={}".format(
-            *needed, pulls, blocks
-        ),
+        lambda now: f"r={now[0]} pulls and q={now[1]} blocks an epoch, but this MoM has r={pulls} and q={blocks}",
         "delta",
         "epsilon",
     )
@@ -142,12 +140,7 @@ def make_mom(setup: Setup, *, radius: str = "valid") -> tuple[Policy, MomParams]
     """MoM with the schedule of the horizon."""
     schedule = theory.mom_schedule(setup.horizon, delta=setup.delta, epsilon=setup.known("epsilon"))
     policy = mom(setup.design, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
-    facts = (
-        ("m", schedule.epochs),
-        ("r", schedule.pulls),
-        ("q", schedule.blocks),
-        ("block", schedule.block_pulls),
-    )
+    facts = tuple(zip(("m", "r", "q", "block"), schedule[:4], strict=True))
     notes: tuple[str, ...] = ()
     if schedule.shortened:
         notes = (
