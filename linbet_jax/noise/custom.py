@@ -34,9 +34,9 @@ class Custom(Additive):
             below and above the value, which add up to 1 and are never 0, each with its full relative precision: write
             the lower tail with `below`, the upper one with `above`, as ``above ** (-1 / 3)`` for a Pareto tail. It must
             rise with `below` and be smooth but for the middle. A function of a module can be pickled.
-        order: `max_order` as given: moments of orders below it are finite, 1 < max_order <= inf.
+        order: `max_order` as given.
         scale: positive factor of the noise, in units of payoff.
-        label: the name in tables and messages.
+        label: the name in tables.
         center: E Q(U).
     """
 
@@ -48,6 +48,12 @@ class Custom(Additive):
 
     def __init__(self, quantile: Quantile, *, max_order: float, scale: float = 1.0, name: str = "custom") -> None:
         """Builds the law, which computes: call `linbet_jax.set_up_cpu` before, where you do.
+
+        Args:
+            quantile: see the class.
+            max_order: moments of orders below it are finite, 1 < max_order <= inf.
+            scale: positive factor of the noise.
+            name: for tables and messages.
 
         Raises:
             ValueError: naming the field, its value and what is allowed.

@@ -40,7 +40,14 @@ class Empirical(Base):
     __setattr__ = immutable
 
     def __init__(self, residuals: npt.ArrayLike) -> None:
-        """The law of [n] payoffs minus their means, finite, n >= 1, in any order; anything else is a ValueError."""
+        """Builds the law of these numbers.
+
+        Args:
+            residuals: [n] payoffs minus their means, finite, n >= 1, in any order.
+
+        Raises:
+            ValueError: anything else.
+        """
         try:
             numbers = real_numbers(residuals)
         except (TypeError, ValueError, OverflowError):
@@ -151,9 +158,14 @@ class EmpiricalPerArm(Empirical):
     form: ClassVar[str] = NEITHER
 
     def __init__(self, means: npt.ArrayLike, residuals: Sequence[npt.ArrayLike]) -> None:
-        """The law of [K] means, no two nearer than 1e-6 of the larger, and of each one's residuals, as `Empirical` has.
+        """Builds the law.
 
-        These are 2^24 in all at most; anything else is a ValueError.
+        Args:
+            means: [K] the arms' means, in any order, no two nearer than 1e-6 of the larger.
+            residuals: for each arm its payoffs minus their mean, [n_i] finite, n_i >= 1, 2^24 in all at most.
+
+        Raises:
+            ValueError: anything else.
         """
         allowed = "one finite number for each list of residuals"
         try:

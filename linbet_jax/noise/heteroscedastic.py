@@ -40,7 +40,15 @@ class Heteroscedastic(Base):
     spread: float
 
     def __init__(self, noise: Any, spread: Any) -> None:
-        """Builds the law, or raises ValueError, naming the field, its value and what is allowed."""
+        """Builds the law.
+
+        Args:
+            noise: a law of `linbet_jax.noise` that adds its noise to the mean.
+            spread: 0 <= spread <= 30.
+
+        Raises:
+            ValueError: naming the field, its value and what is allowed.
+        """
         if not isinstance(noise, Base):
             raise ValueError(f"Heteroscedastic: noise must be a law of linbet_jax.noise, got {noise!r}")
         check_part("Heteroscedastic", "noise", noise, "its")

@@ -1,8 +1,4 @@
-"""The laws.
-
-`shape` is the tail index of a Pareto law, 1 < shape < inf, and `scale` a positive factor of the noise, in units of
-payoff; docstrings say what else a law has.
-"""
+"""The laws."""
 
 from __future__ import annotations
 
@@ -51,6 +47,7 @@ class StudentT(Additive):
     Attributes:
         df: degrees of freedom, 0.001 < df < inf; from about 1e16 on the law is the normal one to rounding. Draws end
             near 1e38 in float32 and 1e153 in float64, which is felt below df = 1/4 alone.
+        scale: positive factor of the noise, in units of payoff.
     """
 
     df: float
@@ -96,7 +93,11 @@ class Gaussian(Additive):
     uniforms: ClassVar[int] = 2
 
     def __init__(self, std: float = 1.0) -> None:
-        """The law with this standard deviation, 0 < std < inf; anything else is a ValueError."""
+        """Builds the law.
+
+        Args:
+            std: the standard deviation, 0 < std < inf; anything else is a ValueError.
+        """
         self._set(scale=limited("Gaussian: std", "std", std, 0.0))
 
     def __repr__(self) -> str:
@@ -133,6 +134,9 @@ class Pareto(Base):
 
     This is the law on [s, inf) (not the shifted one of `numpy.random.pareto`); a mean of 0 gives the payoff 0.
     E y^p = shape s^p / (shape - p) for p < shape (paper, Section 5: shape 2 and s = mean/2 on S3 and S4).
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
     """
 
     shape: float
@@ -159,7 +163,12 @@ class Pareto(Base):
 
 @law("centered Pareto", shape=1.0, scale=0.0)
 class CenteredPareto(Additive):
-    """One-sided noise: payoff = mean + scale (X - E X), X Pareto on [1, inf), E X = shape/(shape-1)."""
+    """One-sided noise: payoff = mean + scale (X - E X), X Pareto on [1, inf), E X = shape/(shape-1).
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
+        scale: positive factor of the noise, in units of payoff.
+    """
 
     shape: float
     scale: float = 1.0
@@ -180,6 +189,10 @@ class SymmetricPareto(Additive):
     """Two-sided noise: payoff = mean + scale X or mean - scale X with equal probability, X Pareto on [1, inf).
 
     E|noise|^p = scale^p shape/(shape - p) for p < shape. The word's top bit is the sign, its other 63 bits make X.
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
+        scale: positive factor of the noise, in units of payoff.
     """
 
     shape: float
@@ -215,6 +228,7 @@ class SymmetricStable(Additive):
 
     Attributes:
         alpha: the index of stability, 1/2 < alpha < 2.
+        scale: positive factor of the noise, in units of payoff.
     """
 
     alpha: float
@@ -470,6 +484,8 @@ class Weibull(OneSided):
 
     Attributes:
         shape: 0.05 < shape < inf; 1 is the exponential law.
+        scale: positive factor of the noise, in units of payoff.
+        excess: E X - 1.
     """
 
     shape: float
@@ -495,7 +511,12 @@ class Weibull(OneSided):
 class Frechet(OneSided):
     """Frechet noise: payoff = mean + scale (X - E X), P(X <= x) = exp(-x^-shape): the limit of maxima of heavy tails.
 
-    E X^p = Gamma(1 - p/shape), finite for p < shape; 1 < shape < inf.
+    E X^p = Gamma(1 - p/shape), finite for p < shape.
+
+    Attributes:
+        shape: tail index, 1 < shape < inf.
+        scale: positive factor of the noise, in units of payoff.
+        excess: E X - 1.
     """
 
     shape: float
@@ -526,6 +547,8 @@ class Burr(OneSided):
     Attributes:
         c: how X begins, P(X <= x) about d x^c for small x; positive.
         d: positive; the tail index c d must be above 1.
+        scale: positive factor of the noise, in units of payoff.
+        excess: E X - 1.
     """
 
     c: float

@@ -28,14 +28,22 @@ class Mixture(Base):
 
     Attributes:
         laws: the parts, a tuple of at least one law; a mixture may be a part.
-        weights: a tuple of their probabilities, positive; the constructor divides one number for each law by the sum.
+        weights: a tuple of their probabilities, positive; the constructor divides what it is given by its sum.
     """
 
     laws: tuple[Base, ...]
     weights: tuple[float, ...]
 
     def __init__(self, laws: Sequence[Base], weights: Sequence[float]) -> None:
-        """Builds the mixture of these laws, or raises ValueError, naming the field, its value and what is allowed."""
+        """Builds the mixture of these laws.
+
+        Args:
+            laws: at least one law of `linbet_jax.noise`, all of one form.
+            weights: one positive number for each law.
+
+        Raises:
+            ValueError: naming the field, its value and what is allowed.
+        """
         parts: tuple[Any, ...] = ()
         with contextlib.suppress(TypeError):
             parts = tuple(laws)
