@@ -140,15 +140,8 @@ def bound_at_the_end(
 ) -> Number:
     """`optimism_regret_bound` with a formula's radius after the last update, where det V is as large as it can be.
 
-    Args:
-        updates: after which the radius is the largest.
-        formula: of the radius; it is given ``log_det_ratio`` too.
-        constants: of the formula and of the bound.
-        played: n, where it is not `updates`.
-        more: arguments of the formula and of the bound, likewise.
-
-    Raises:
-        TypeError: for a constant that no formula has.
+    The formula is given ``log_det_ratio``, the constants and `more`; so is the bound. `played` is its n, where that is
+    not `updates`. A constant that no formula has is a TypeError.
     """
     check_constants(constants)
     told = {**constants, **more, "log_det_ratio": at(log_det_bound, constants, updates)}

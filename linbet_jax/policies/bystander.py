@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policies.policy import Policy, Update
+from linbet_jax.policies.policy import Policy
 from linbet_jax.theory import OWN_NORM
 
 
@@ -54,19 +54,16 @@ def _pair(policy: Policy) -> Policy:
     full = buffers and buffers.overflowed
     overflowed = full and (lambda state: full(state.player) | full(state.bystander))
 
-    def both(update: Any) -> Update:
-        def updated(
-            state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams
-        ) -> Pair:
-            parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
-            return Pair(*(update(one, arms, index, seen, params) for one, seen in parts))
-
-        return updated
+    def both(
+        update: Any, state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams
+    ) -> Pair:
+        parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
+        return Pair(*(update(one, arms, index, seen, params) for one, seen in parts))
 
     return policy._replace(
         init=lambda arms, params: Pair(policy.init(arms, params), policy.init(arms, params)),
         select=lambda key, state, arms, params: policy.select(key, state.player, arms, params),
-        update=tuple(both(update) for update in policy.updates),
+        update=tuple(functools.partial(both, update) for update in policy.updates),
         pulls_per_epoch=2 * half,
         region=region and (lambda state, arms, params: region(state.bystander, arms, params)),
         refresh=refresh and (lambda state, arms, params: Pair(*(refresh(one, arms, params) for one in state))),

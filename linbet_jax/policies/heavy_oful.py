@@ -125,7 +125,8 @@ def _searched(
         step = jnp.where(search.cautious, dot(gram_inverse, gradient), dot(search.reading.inverse, gradient))
         trial = search.center - jnp.where(first, 0, step)
         reading = read(trial)
-        size = _size(reading.gradient, gram_inverse)
+        # In the norm of V^-1 the gradient is about how far theta is from the minimiser in the norm of V.
+        size = jnp.sqrt(jnp.maximum(dot(reading.gradient, dot(gram_inverse, reading.gradient)), 0))
         taken = first | (size <= jnp.where(search.cautious, search.size, 0.5 * search.size))
 
         def keep(new: jax.Array, old: jax.Array) -> jax.Array:
@@ -141,11 +142,6 @@ def _searched(
         )
 
     return jax.lax.while_loop(unsettled, improve, start)
-
-
-def _size(gradient: jax.Array, gram_inverse: jax.Array) -> jax.Array:
-    """The gradient in the norm of V^-1: about how far theta is from the minimiser in the norm of V."""
-    return jnp.sqrt(jnp.maximum(dot(gradient, dot(gram_inverse, gradient)), 0))
 
 
 @functools.lru_cache(maxsize=128)

@@ -23,7 +23,7 @@ from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies import registry
 from linbet_jax.policies._checks import choice, count, number
 from linbet_jax.policies.crmm import quantile_of, symmetric_or_refused
-from linbet_jax.policies.policy import About, Policy, Update
+from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
 
 BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "heavy_oful")  # index policies, and LinTS
@@ -58,18 +58,15 @@ def _wrapped(policy: Policy, groups: int, blocks: int) -> Policy:
     pulls = groups * blocks
     base = policy.inside("a median", lambda params: told_to_base(params, pulls))
 
-    def once(update: Any) -> Update:
-        def updated(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
-            medians = jax.vmap(lambda part: median_of_means(part, groups))(payoffs.reshape(-1, groups))
-            means = jnp.mean(medians.reshape(-1, blocks), axis=1)
-            return update(state, arms, index, means, params)
-
-        return updated
+    def once(update: Any, state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
+        medians = jax.vmap(lambda part: median_of_means(part, groups))(payoffs.reshape(-1, groups))
+        means = jnp.mean(medians.reshape(-1, blocks), axis=1)
+        return update(state, arms, index, means, params)
 
     wrap = functools.partial(mean_of_medians, groups=groups, blocks=blocks)
     return base._replace(
         name="mean_of_medians",
-        update=tuple(once(update) for update in base.updates),
+        update=tuple(functools.partial(once, update) for update in base.updates),
         pulls_per_epoch=pulls * policy.pulls_per_epoch,
         buffers=policy.buffers and policy.buffers.around(wrap, lambda most: (most + 1) * pulls - 1),
     )

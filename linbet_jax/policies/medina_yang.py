@@ -37,14 +37,13 @@ class MomParams(NamedTuple):
 def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
     """MoM: every epoch plays one arm r times and feeds the median of q block means to one ridge estimate.
 
+    Its parameters are :class:`MomParams`.
+
     Args:
         design: of the decision sets.
         pulls: r, pulls per epoch.
         blocks: q, blocks; floor(r / q) pulls each, those beyond are left out.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.mom_radius`.
-
-    Returns:
-        A policy with parameters :class:`MomParams`.
 
     Raises:
         ValueError: if a block would hold no pull, or the radius is unknown.
@@ -95,13 +94,12 @@ class CrtParams(NamedTuple):
 def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Policy:
     """CRT: payoffs beyond alpha_t are dropped once, at their own pull, before one ridge estimate.
 
+    Its parameters are :class:`CrtParams`.
+
     Args:
         design: of the decision sets.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.crt_radius`.
         scaled: multiply alpha_t by b^{1/p}, which makes the choices invariant to the payoffs' unit.
-
-    Returns:
-        A policy with parameters :class:`CrtParams`.
 
     Raises:
         ValueError: if the radius is unknown, or ``scaled`` is asked of the paper's radius.
