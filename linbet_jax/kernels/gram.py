@@ -78,13 +78,9 @@ def compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax
 
 
 def sweep_inverse(gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Inverse and log-determinant of a symmetric positive definite matrix by d symmetric sweeps.
+    """Inverse and log-determinant [] of a symmetric positive definite matrix [d, d] by d symmetric sweeps, O(d^3).
 
-    Args:
-        gram: [d, d] symmetric positive definite, or [d, d, n]: n matrices side by side in the last axis.
-
-    Returns:
-        The inverse, shaped as ``gram``, and the log-determinant, [] or [n]. O(d^3) flops a matrix.
+    Or of n matrices side by side in the last axis, [d, d, n]: their inverses, of the same shape, and [n].
     """
     dim = gram.shape[0]
     positions = jnp.arange(dim)
@@ -107,14 +103,9 @@ def sweep_inverse(gram: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def rank_one_inverse(inverse: jax.Array, feature: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Sherman-Morrison: the inverse of V + x x^T from that of V, O(d^2).
+    """Sherman-Morrison: the inverse [d, d] of V + x x^T from that of V [d, d] and x [d], O(d^2).
 
-    Args:
-        inverse: [d, d], V^-1.
-        feature: [d], x.
-
-    Returns:
-        The new inverse [d, d], and x^T V^-1 x [] of the old V (so that det grows by one plus it).
+    And x^T V^-1 x [] of the old V (so that det grows by one plus it).
     """
     image = dot(inverse, feature)
     squared_width = dot(feature, image)
@@ -158,11 +149,7 @@ def rank_one_lower_inverse(lower: jax.Array, feature: jax.Array) -> jax.Array:
     """J' = G'^-1 from J = G^-1, where G' G'^T = G G^T + x x^T: closed form, no loop, O(d^2).
 
     With z = J x and s_i = 1 + z_1^2 + ... + z_i^2 the Cholesky factor of I + z z^T has the inverse with rows
-    sqrt(s_{i-1} / s_i) (e_i - (z_i / s_{i-1}) sum_{j<i} z_j e_j).
-
-    Args:
-        lower: [d, d] lower triangular, J.
-        feature: [d], x.
+    sqrt(s_{i-1} / s_i) (e_i - (z_i / s_{i-1}) sum_{j<i} z_j e_j). J [d, d] is lower triangular, and x [d].
     """
     z = dot(lower, feature)
     after = 1 + jnp.cumsum(z * z)

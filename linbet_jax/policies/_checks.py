@@ -87,11 +87,8 @@ def check_plan(
 ) -> Callable[[Any], None]:
     """A check of hyperparameters for a policy whose shapes were planned from the horizon and these fields.
 
-    Args:
-        plan: what they need, a function of the horizon, and of the other fields by their names.
-        made: what the policy was made for.
-        need: what other ones need, in words, or a function of that.
-        fields: those that the plan depends on beside the horizon.
+    What other ones need is said in words, or by a function of their plan. ``plan(horizon, field=..., ...)`` must stay
+    what the policy was made for.
     """
 
     def check(params: Any) -> None:

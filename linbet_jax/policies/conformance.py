@@ -28,12 +28,8 @@ _ADVICE: tuple[tuple[type[Exception], str], ...] = (
 def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, coverage: bool) -> None:
     """Trace the functions that a run calls, and say in a sentence what does not fit.
 
-    Args:
-        policy: what runs; a policy that it opens with is traced too.
-        params: shapes and dtypes of its parameters, in the structure that it gets.
-        arms: shape [K, d] and dtype of a decision set, or a `Ball` of such.
-        changing: whether sets change from pull to pull.
-        coverage: whether the confidence region is asked about theta*.
+    `params` and `arms` say shapes and dtypes: of its parameters, in the structure that it gets, and of a decision set
+    [K, d] or a `Ball`, which may be `changing` from pull to pull. With `coverage` its region is asked about theta*.
 
     Raises:
         ValueError: naming the policy, the function and what is wrong with it.

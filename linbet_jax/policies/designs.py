@@ -141,12 +141,8 @@ class Design:
     ) -> jax.Array:
         """The arm of the largest <x, theta> + radius * width: its index [] int32, on a ball the arm [d] itself.
 
-        Args:
-            state: the design's.
-            arms: [K, d], or a `Ball`.
-            center: theta [d], or what `values` takes in its place.
-            radius: [], beta >= 0.
-            values: (arms [K, d], center) -> <x, theta> of every arm, [K].
+        The arms are [K, d] or a `Ball`, and the radius [] is at least 0. ``values(arms, center)`` is <x, theta> of all
+        arms, [K]; the center is theta [d], or what `values` takes in its place.
         """
         if isinstance(arms, Ball):
             return arms.optimistic(center, state.inverse, radius)

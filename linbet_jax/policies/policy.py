@@ -161,8 +161,7 @@ class Policy(NamedTuple):
     def inside(self, wrapper: str, params_of: Callable[[Params], Params]) -> Policy:
         """The same policy inside a wrapper with parameters of its own: its functions are given ``params_of(params)``.
 
-        Raises:
-            ValueError: where an update is shown the scales of the payoffs, which a wrapper does not hand on.
+        ValueError where an update is shown the scales of the payoffs, which a wrapper does not hand on.
         """
 
         def translated(function: Any) -> Any:
