@@ -29,13 +29,10 @@ _MOST = {"float32": 1e15, "float64": 1e150}  # a payoff beyond it counts as this
 
 
 class AdarUcbParams(NamedTuple):
-    """Hyperparameters of adar_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    The horizon is that of the buffers.
-    """
+    """Hyperparameters of adar_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # that of the buffers
 
 
 class Ordered(NamedTuple):

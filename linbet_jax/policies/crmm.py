@@ -26,17 +26,14 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class CrmmParams(NamedTuple):
-    """Hyperparameters of crmm; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    Delta and the horizon must be those that r was made for.
-    """
+    """Hyperparameters of crmm; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
     theta_norm: Any
     quantile: Any  # R, with P(|eta| > R) of at most 1/4
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it and delta must be those that r was made for
 
 
 @functools.lru_cache(maxsize=256)

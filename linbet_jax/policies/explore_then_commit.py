@@ -18,14 +18,11 @@ from linbet_jax.policies.registry import Cost, Setup, register
 
 
 class EtcParams(NamedTuple):
-    """Hyperparameters of explore-then-commit; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    Delta and the horizon must be those of the schedule.
-    """
+    """Hyperparameters of explore-then-commit; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
-    horizon: Any
+    horizon: Any  # it and delta must be those of the schedule
 
 
 @functools.lru_cache(maxsize=256)

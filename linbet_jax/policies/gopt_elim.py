@@ -37,10 +37,7 @@ MOST = {"float32": 1e30, "float64": 1e300}  # a payoff further from its referenc
 
 
 class GoptElimParams(NamedTuple):
-    """Hyperparameters of gopt_elim; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    Horizon and delta must be those of the schedule; radius_scale multiplies the widths that eliminate.
-    """
+    """Hyperparameters of gopt_elim; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -48,8 +45,8 @@ class GoptElimParams(NamedTuple):
     raw_moment_bound: Any
     central_moment_bound: Any
     epsilon: Any
-    radius_scale: Any
-    horizon: Any
+    radius_scale: Any  # multiplies the widths that eliminate
+    horizon: Any  # it and delta must be those of the schedule
 
 
 class GoptElimState(NamedTuple):

@@ -18,10 +18,7 @@ from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 
 
 class MomParams(NamedTuple):
-    """Hyperparameters of MoM; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    Delta, epsilon and the horizon must be those that r and q were made for.
-    """
+    """Hyperparameters of MoM; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -29,7 +26,7 @@ class MomParams(NamedTuple):
     central_moment_bound: Any
     epsilon: Any
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it, delta and epsilon must be those that r and q were made for
     epochs: Any  # m, the epochs of the schedule
 
 

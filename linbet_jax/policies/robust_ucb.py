@@ -27,16 +27,13 @@ ORTHONORMAL = 1e-9  # how far A A^T may be from the identity, entry by entry
 
 
 class RobustUcbParams(NamedTuple):
-    """Hyperparameters of robust_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    The horizon enters levels and widths.
-    """
+    """Hyperparameters of robust_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     delta: Any
     raw_moment_bound: Any
     epsilon: Any
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it enters levels and widths
 
 
 class RobustUcbState(NamedTuple):

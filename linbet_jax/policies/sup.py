@@ -33,10 +33,7 @@ from linbet_jax.policies.staged_estimates import Estimator, Row, Stages, medians
 
 
 class SupBtcParams(NamedTuple):
-    """Hyperparameters of sup_btc and btc_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    The horizon must be the one that stages were made for.
-    """
+    """Hyperparameters of sup_btc and btc_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -47,14 +44,11 @@ class SupBtcParams(NamedTuple):
     # multiplies the widths; truncation and the stages' precisions never see it. Below about 2 L/(sqrt(N) S D), N pulls
     # or epochs, even an empty stage looks precise: nothing is learnt, and the longest arm is played
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # the one that stages were made for
 
 
 class SupBmmParams(NamedTuple):
-    """Hyperparameters of sup_bmm and bmm_ucb; :mod:`linbet_jax.policies.policy` says what its fields are.
-
-    As :class:`SupBtcParams`; delta and the horizon must be those that k was made for.
-    """
+    """Hyperparameters of sup_bmm and bmm_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -63,7 +57,7 @@ class SupBmmParams(NamedTuple):
     central_moment_bound: Any
     epsilon: Any
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it and delta must be those that k was made for; what is not said here is as in SupBtcParams
 
 
 class SupState(NamedTuple):
