@@ -65,7 +65,7 @@ def sqrt(value: Number) -> Number:
 
 
 def arguments(formula: Callable[..., Any], constants: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the constants that a formula of this module takes, by their names."""
+    """Those of the constants that a formula of this module takes, by their names; of `CONSTANTS` where it takes any."""
     taken = inspect.signature(formula).parameters
     any_of = CONSTANTS if "constants" in taken else ()
     return {name: value for name, value in constants.items() if name in taken or name in any_of}
