@@ -12,7 +12,7 @@ from traces import compiled_quickly
 
 from linbet_jax import kernels
 from linbet_jax.kernels import gram as gram_kernels
-from linbet_jax.kernels.medians import plain_center
+from linbet_jax.kernels.medians import _radius_of
 from linbet_jax.kernels.selection import TIE_TOLERANCE
 from linbet_jax.kernels.truncation import doubtful_update_on_cpu
 from linbet_jax.kernels.whitening import num_shifts, root_quadrature
@@ -24,6 +24,13 @@ quick_compiles = pytest.fixture(autouse=True, scope="module")(compiled_quickly)
 def random_gram(rng, dim, rows=None, ridge=1.0):
     features = rng.uniform(size=(rows or 3 * dim, dim))
     return ridge * np.eye(dim) + features.T @ features
+
+
+def plain_center(estimates, gram):
+    """`median_center` by its definition, all k medians of all k^2 distances."""
+    radii = jax.vmap(lambda index: _radius_of(index, estimates, gram))(jnp.arange(estimates.shape[0]))
+    best = jnp.argmin(radii)
+    return best, radii[best]
 
 
 def numpy_root(gram):

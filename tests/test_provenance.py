@@ -149,7 +149,7 @@ def test_the_code_s_digest_changes_with_numbers_alone(copied):
     assert digest_now() == before
     seen = {before}
     for name in (
-        "theory/common.py",
+        "theory.py",
         "simulation/simulator.py",
         "policies/tofu.py",
         "kernels/gram.py",

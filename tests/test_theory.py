@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from linbet_jax import theory
-from linbet_jax.theory.common import smallest_odd
+from linbet_jax.theory import smallest_odd
 
 mpmath.mp.dps = 50
 E = mpmath.e

@@ -1,7 +1,7 @@
 """Jitted kernels for linear bandits with heavy-tailed payoffs, each for ONE problem: batch them with ``jax.vmap``.
 
 Importing this package reads no file, loads no plotting and changes no JAX setting. Every kernel follows the dtype of
-its arrays.
+its arrays. All raise ValueError at trace time where shapes do not match or an argument is no float32 or float64 array.
 """
 
 from linbet_jax.kernels.fixed_design import bmm_estimate, btc_estimate, catoni_estimate, exact_design

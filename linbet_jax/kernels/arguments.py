@@ -14,15 +14,14 @@ def floats(**arguments: Any) -> list[jax.Array]:
     Raises:
         ValueError: at trace time, for lists, half precision, complex numbers and whatever else is no such array.
     """
-    return [_floats(name, value) for name, value in arguments.items()]
-
-
-def _floats(name: str, value: Any) -> jax.Array:
-    if isinstance(value, (list, tuple)):
-        raise ValueError(f"{name} must be an array, got a {type(value).__name__}: use jnp.asarray({name})")
-    array = jnp.asarray(value)
-    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool:
-        return array.astype(float) if array.ndim else array  # a number beside arrays takes their dtype
-    if array.dtype not in (jnp.float32, jnp.float64):
-        raise ValueError(f"{name} must be of float32 or float64, got {array.dtype}")
-    return array
+    arrays = []
+    for name, value in arguments.items():
+        if isinstance(value, (list, tuple)):
+            raise ValueError(f"{name} must be an array, got a {type(value).__name__}: use jnp.asarray({name})")
+        array = jnp.asarray(value)
+        if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool:
+            array = array.astype(float) if array.ndim else array  # a number beside arrays takes their dtype
+        elif array.dtype not in (jnp.float32, jnp.float64):
+            raise ValueError(f"{name} must be of float32 or float64, got {array.dtype}")
+        arrays.append(array)
+    return arrays

@@ -75,13 +75,8 @@ class Ball:
     def optimistic(self, center: jax.Array, gram_inverse: jax.Array, radius: jax.Array) -> jax.Array:
         """The arm [d] of the largest optimistic index, exactly for q = 2, else over the wider region; O(d^3).
 
-        Args:
-            center: [d], theta.
-            gram_inverse: [d, d], V^-1.
-            radius: [], beta >= 0.
-
-        Returns:
-            [d], of norm R; not finite where an argument is not.
+        For theta [d], V^-1 [d, d] and beta [] of at least 0. It has the norm R, and is not finite where one of these is
+        not.
         """
         if self.q == 2:
             return self.radius * farthest(center, gram_inverse, radius)

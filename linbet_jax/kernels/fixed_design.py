@@ -93,13 +93,12 @@ def spread_of(weights: jax.Array, moments: Any, epsilon: Any) -> jax.Array:
 
 
 def _checked(weights: Any, payoffs: Any, moment: Any, references: Any, axes: int) -> list[jax.Array]:
-    weights, payoffs, moment, references = floats(
-        weights=weights, payoffs=payoffs, moment=moment, references=references
-    )
+    arrays = floats(weights=weights, payoffs=payoffs, moment=moment, references=references)
+    weights, payoffs, *_ = arrays
     if weights.ndim != 1 or payoffs.ndim != axes or payoffs.shape[0] != weights.shape[0]:
         expected = "[n] and [n]" if axes == 1 else "[n] and [n, k]"
         raise ValueError(f"weights {weights.shape} and payoffs {payoffs.shape}: expected {expected}")
-    return [weights, payoffs, moment, references]
+    return arrays
 
 
 def _product(weights: jax.Array, values: jax.Array) -> jax.Array:
@@ -123,9 +122,6 @@ def catoni_estimate(
 
     Returns:
         The estimate [] and its width [], (p/(p-1))^{eps/p} M L^{eps/p}. Where M is 0: sum u r, and 0.
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
     """
     weights, payoffs, moment, references = _checked(weights, payoffs, moment, references, 1)
     log_term = jnp.log(2 / delta)
@@ -142,19 +138,7 @@ def btc_estimate(
 ) -> tuple[jax.Array, jax.Array]:
     """The truncated estimate of <g, theta>: sum u r + sum u (y - r) over the rows with |u (y - r)| <= H.
 
-    Args:
-        weights: [n], u_i = g^T A^-1 x_i.
-        payoffs: [n].
-        moment: [] or [n], m_i >= E|y_i - r_i|^p given the past: conditional moments are enough.
-        epsilon: [], in (0, 1].
-        delta: [], failure probability, in (0, 1).
-        references: [] or [n], r_i, fixed before the payoffs.
-
-    Returns:
-        The estimate [] and its width [], 2.75 M L^{eps/p}. Where M is 0: sum u r, and 0.
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
+    Arguments, results and errors are those of :func:`catoni_estimate`; the width is 2.75 M L^{eps/p}.
     """
     weights, payoffs, moment, references = _checked(weights, payoffs, moment, references, 1)
     log_term = jnp.log(2 / delta)
@@ -171,21 +155,15 @@ def bmm_estimate(
 ) -> tuple[jax.Array, jax.Array]:
     """The median of k copies of the ridge estimate of <g, theta>.
 
-    The width holds with probability 1 - delta where P(Bin(k, 1/4) >= (k + 1)/2) <= delta
-    (:func:`linbet_jax.theory.median_copies`).
+    The width, 2^{(4-p)/p} M, holds with probability 1 - delta where P(Bin(k, 1/4) >= (k + 1)/2) <= delta
+    (:func:`linbet_jax.theory.median_copies`). What is not said here is as in :func:`catoni_estimate`.
 
     Args:
-        weights: [n], u_i = g^T A^-1 x_i.
+        weights: [n].
         payoffs: [n, k]: row i is pulled k times, and copy j takes its j-th payoff. The copies must be independent.
         moment: [] or [n], c >= E|eta|^p around the mean.
-        epsilon: [], in (0, 1].
+        epsilon: [].
         references: [] or [n], r_i; they move no estimate but by rounding.
-
-    Returns:
-        The estimate [] and its width [], 2^{(4-p)/p} M.
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
     """
     weights, payoffs, moment, references = _checked(weights, payoffs, moment, references, 2)
     values = jnp.broadcast_to(jnp.asarray(references, payoffs.dtype), weights.shape)
@@ -246,9 +224,6 @@ def exact_design(
 
     Returns:
         counts [K] int32 whose sum is n, and the certificate [] n max_a a^T A^-1 a over those arms. O(n (K d + d^2)).
-
-    Raises:
-        ValueError: at trace time, for what is no array of float32 or float64 and for shapes that do not match.
     """
     (arms,) = floats(arms=arms)
     if arms.ndim != 2 or (mask is not None and mask.shape != arms.shape[:1]):

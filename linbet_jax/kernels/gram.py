@@ -6,8 +6,6 @@ calls on several CPU devices can deadlock in JAX 0.10 and a d x d problem of a b
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -87,13 +85,9 @@ def compensated(total: jax.Array, lost: jax.Array, term: jax.Array) -> tuple[jax
 
 
 def sweep_inverse(gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Inverse and log-determinant of a symmetric positive definite matrix by d symmetric sweeps.
+    """Inverse and log-determinant [] of a symmetric positive definite matrix [d, d] by d symmetric sweeps, O(d^3).
 
-    Args:
-        gram: [d, d] symmetric positive definite, or [d, d, n]: n matrices side by side in the last axis.
-
-    Returns:
-        The inverse, shaped as ``gram``, and the log-determinant, [] or [n]. O(d^3) flops a matrix.
+    Or of n matrices side by side in the last axis, [d, d, n]: their inverses, of the same shape, and [n].
     """
     dim = gram.shape[0]
     positions = jnp.arange(dim)
@@ -116,14 +110,9 @@ def sweep_inverse(gram: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def rank_one_inverse(inverse: jax.Array, feature: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Sherman-Morrison: the inverse of V + x x^T from that of V, O(d^2).
+    """Sherman-Morrison: the inverse [d, d] of V + x x^T from that of V [d, d] and x [d], O(d^2).
 
-    Args:
-        inverse: [d, d], V^-1.
-        feature: [d], x.
-
-    Returns:
-        The new inverse [d, d], and x^T V^-1 x [] of the old V (so that det grows by one plus it).
+    And x^T V^-1 x [] of the old V (so that det grows by one plus it).
     """
     image = dot(inverse, feature)
     squared_width = dot(feature, image)
@@ -167,11 +156,7 @@ def rank_one_lower_inverse(lower: jax.Array, feature: jax.Array) -> jax.Array:
     """J' = G'^-1 from J = G^-1, where G' G'^T = G G^T + x x^T: closed form, no loop, O(d^2).
 
     With z = J x and s_i = 1 + z_1^2 + ... + z_i^2 the Cholesky factor of I + z z^T has the inverse with rows
-    sqrt(s_{i-1} / s_i) (e_i - (z_i / s_{i-1}) sum_{j<i} z_j e_j).
-
-    Args:
-        lower: [d, d] lower triangular, J.
-        feature: [d], x.
+    sqrt(s_{i-1} / s_i) (e_i - (z_i / s_{i-1}) sum_{j<i} z_j e_j). J [d, d] is lower triangular, and x [d].
     """
     z = dot(lower, feature)
     after = 1 + jnp.cumsum(z * z)
@@ -181,7 +166,7 @@ def rank_one_lower_inverse(lower: jax.Array, feature: jax.Array) -> jax.Array:
     return jnp.sqrt(before / after)[:, None] * (lower - (z / before)[:, None] * earlier)
 
 
-@functools.partial(jax.jit)
+@jax.jit
 def ridge_estimates(gram: jax.Array, moments: jax.Array) -> jax.Array:
     """k ridge estimates that share one design (MENU, Algorithm 1, line 7).
 
@@ -191,9 +176,6 @@ def ridge_estimates(gram: jax.Array, moments: jax.Array) -> jax.Array:
 
     Returns:
         [k, d], row j is V^-1 times column j. O(d^3 + d^2 k) flops.
-
-    Raises:
-        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     gram, moments = floats(gram=gram, moments=moments)
     if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or moments.ndim != 2 or moments.shape[0] != gram.shape[0]:

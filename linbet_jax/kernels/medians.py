@@ -81,9 +81,6 @@ def median_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax
         (index [] int32, radius []): k* and r_{k*}. For k = 1 the radius is 0. An estimate that is not finite counts as
         infinitely far from the others; where V or every estimate is not finite the radius is NaN. The radius has
         derivatives (the index has none: use ``jax.grad(..., has_aux=True)`` or take the radius alone).
-
-    Raises:
-        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     estimates, gram = floats(estimates=estimates, gram=gram)
     if estimates.ndim != 2 or gram.shape != (estimates.shape[1],) * 2:
@@ -117,13 +114,6 @@ def _radius_of(index: jax.Array, estimates: jax.Array, gram: jax.Array) -> jax.A
     middle = jnp.stack([of_others[(num - 2) // 2], of_others[(num - 1) // 2]])
     # The root has no derivative at 0, where two estimates are equal: 0 is put there.
     return jnp.mean(jnp.where(middle > 0, jnp.sqrt(jnp.where(middle > 0, middle, 1)), 0))
-
-
-def plain_center(estimates: jax.Array, gram: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`median_center` by its definition, all k medians of all k^2 distances: the tests' reference."""
-    radii = jax.vmap(lambda index: _radius_of(index, estimates, gram))(jnp.arange(estimates.shape[0]))
-    best = jnp.argmin(radii)
-    return best, radii[best]
 
 
 class _Search(NamedTuple):
@@ -329,12 +319,8 @@ def _of_rank(words: jax.Array, rank: jax.Array, begun: jax.Array, passes: Any) -
     return jax.lax.fori_loop(np.int32(0), jnp.asarray(passes, jnp.int32), settle, begun)
 
 
-def _with_margin(points: jax.Array) -> jax.Array:
-    """Squared norms [k] less what rounding in float32 can add to a squared distance: points [d, k] float32."""
-    return _less_margin(jnp.sum(points * points, axis=0), points.shape[0])
-
-
 def _less_margin(squared_norms: jax.Array, dim: int) -> jax.Array:
+    """Squared norms [k] of points in float32 less what rounding can add to a squared distance."""
     return squared_norms * (1 - 2 * (dim + 8) * float(np.finfo(np.float32).eps))
 
 
@@ -346,7 +332,7 @@ def _near_at_once(points: list[jax.Array], cut: float) -> jax.Array:
     """
     if len(points) > UNROLLED:
         whole = jnp.stack(points)
-        halves = 0.5 * _with_margin(whole)
+        halves = 0.5 * _less_margin(jnp.sum(whole * whole, axis=0), len(points))
         half_squared = halves[:, None] + halves[None, :] - dot(whole.T, whole)
     else:
         halves = 0.5 * _less_margin(functools.reduce(jnp.add, [row * row for row in points]), len(points))
@@ -361,7 +347,7 @@ def _near_by_rows(points: jax.Array, cut: float) -> jax.Array:
     dim, num = points.shape
     if dim > UNROLLED:
         return _near_at_once(list(points), cut)
-    norms = _with_margin(points)
+    norms = _less_margin(jnp.sum(points * points, axis=0), dim)
     spare = -num % _ROWS
     columns = jnp.pad(points.T, ((0, spare), (0, 0)))
     offsets = jnp.pad(norms, (0, spare), constant_values=jnp.inf)  # rows that do not exist are near nothing

@@ -52,9 +52,6 @@ def optimistic_arm(arms: jax.Array, center: jax.Array, gram_inverse: jax.Array, 
 
     Returns:
         [] int32, an arm index in 0..K-1; -1 when the largest index is not finite (NaN or an overflowing radius).
-
-    Raises:
-        ValueError: at trace time, if the shapes do not match or an argument is no array of float32 or float64.
     """
     arms, center, gram_inverse, radius = floats(arms=arms, center=center, gram_inverse=gram_inverse, radius=radius)
     dim = arms.shape[-1]

@@ -11,13 +11,10 @@ A law of one's own needs what `PayoffLaw` lists (subclassing is optional). A sub
 overrides; it says its own moments where it changes them, and is a constant of the compiled program unless it is
 registered as a pytree too.
 
-Rooms: `words` makes variates of random words, `moments` integrates, `laws`, `one_sided`, `empirical`, `mixture`,
+Rooms: `words` makes variates of random words, `moments` integrates, `laws`, `empirical`, `mixture`,
 `heteroscedastic` and `custom` are the laws.
 
-References:
-    Shao, Yu, King, Lyu. Almost optimal algorithms for linear stochastic bandits with heavy-tailed payoffs.
-        NeurIPS 2018.
-    Medina, Yang. No-regret algorithms for heavy-tailed linear bandits. ICML 2016.
+The papers that laws name are listed in `linbet_jax/policies/README.md`.
 """
 
 from linbet_jax.noise._base import (
@@ -33,7 +30,9 @@ from linbet_jax.noise.custom import Custom
 from linbet_jax.noise.empirical import Empirical, EmpiricalPerArm
 from linbet_jax.noise.heteroscedastic import Heteroscedastic
 from linbet_jax.noise.laws import (
+    Burr,
     CenteredPareto,
+    Frechet,
     Gaussian,
     LogNormal,
     Pareto,
@@ -43,9 +42,9 @@ from linbet_jax.noise.laws import (
     SymmetricStable,
     TwoPoint,
     TwoPointNoise,
+    Weibull,
 )
 from linbet_jax.noise.mixture import Mixture
-from linbet_jax.noise.one_sided import Burr, Frechet, Weibull
 from linbet_jax.noise.words import exponential, float_dtype, half_turn, stream_words, uniform
 
 __all__ = [

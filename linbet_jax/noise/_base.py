@@ -91,6 +91,13 @@ def without_mean(law: Any) -> bool:
     return False
 
 
+def check_part(of: str, field: str, part: Any, whose: str) -> None:
+    """Raises ValueError for a law that a law cannot be made from, since it draws in another way than by `transform`."""
+    if type(part).standard is not Base.standard or type(part).stream is not Base.stream:
+        allowed = f"draw by `transform`, not by `standard` or `stream` of {whose} own"
+        raise ValueError(f"{of}: {field} must {allowed}, got {part!r}")
+
+
 def check_means(law: PayoffLaw, means: Host) -> None:
     """Raises ValueError when one of the means is not finite or not in the law's `mean_range`."""
     try:
@@ -235,8 +242,12 @@ class Base(PayoffLaw):
     def __post_init__(self) -> None:
         for field, limit in self.limits.items():
             upper = self.uppers.get(field, math.inf)
-            value = limited(f"{type(self).__name__}: {field}", field, getattr(self, field), limit, upper)
-            object.__setattr__(self, field, value)
+            self._set(**{field: limited(f"{type(self).__name__}: {field}", field, getattr(self, field), limit, upper)})
+
+    def _set(self, **fields: Any) -> None:
+        """For constructors."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
         """Equality of class and numbers."""
@@ -374,6 +385,11 @@ class Base(PayoffLaw):
 
     def _central(self, order: float, mean: Array) -> npt.ArrayLike:
         return self._raw(order, np.zeros(()))  # of noise that does not depend on the mean
+
+
+def immutable(law: Any, name: str, value: Any) -> None:
+    """The ``__setattr__`` of laws that are no dataclasses."""
+    raise AttributeError(f"{type(law).__name__} is immutable: {name} cannot be set")
 
 
 class Additive(Base):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import DTypeLike
 
-from linbet_jax.noise._base import Additive, limited
+from linbet_jax.noise._base import Additive, immutable, limited
 from linbet_jax.noise.moments import Array, integrate, tabulated
 from linbet_jax.noise.words import uniform
 
@@ -44,6 +44,7 @@ class Custom(Additive):
     order: float
     center: float
     limits: ClassVar[dict[str, float]] = {}
+    __setattr__ = immutable
 
     def __init__(self, quantile: Quantile, *, max_order: float, scale: float = 1.0, name: str = "custom") -> None:
         """Builds the law, which computes: call `linbet_jax.set_up_cpu` before, where you do.
@@ -60,16 +61,10 @@ class Custom(Additive):
         if not name:  # which tables could not show
             raise ValueError(f"Custom: name must not be empty, got {name!r}")
         order = max_order if max_order == math.inf else limited("Custom: max_order", "max_order", max_order, 1.0)
-        fields = {"quantile": quantile, "order": float(order), "label": name}
-        fields |= {"scale": limited("Custom: scale", "scale", scale, 0.0), "center": 0.0}
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        scale = limited("Custom: scale", "scale", scale, 0.0)
+        self._set(quantile=quantile, order=float(order), label=name, scale=scale, center=0.0)
         self._check_quantile()
-        object.__setattr__(self, "center", self._integral(lambda q: q, 0.0))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """A law does not change."""
-        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set")
+        self._set(center=self._integral(lambda q: q, 0.0))
 
     def __repr__(self) -> str:
         """The call that builds an equal law, but for the function."""
@@ -94,9 +89,8 @@ class Custom(Additive):
     @classmethod
     def tree_unflatten(cls, fixed: Any, leaves: Any) -> Custom:
         """The law with whatever JAX puts in the numbers' place."""
-        law = object.__new__(cls)
-        for name, value in zip(("quantile", "order", "label", "scale", "center"), (*fixed, *leaves), strict=True):
-            object.__setattr__(law, name, value)
+        law: Custom = object.__new__(cls)
+        law._set(**dict(zip(("quantile", "order", "label", "scale", "center"), (*fixed, *leaves), strict=True)))
         return law
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import DTypeLike
 
-from linbet_jax.noise._base import NEITHER, Base, real_numbers
+from linbet_jax.noise._base import NEITHER, Base, immutable, real_numbers
 from linbet_jax.noise.moments import Array
 from linbet_jax.noise.words import high_product, uniform
 
@@ -34,8 +34,10 @@ class Empirical(Base):
     """
 
     residuals: npt.NDArray[np.float64]
+    arrays: ClassVar[tuple[str, ...]] = ("residuals",)  # all that a law of the class holds
     limits: ClassVar[dict[str, float]] = {}
     label: ClassVar[str] = "empirical"
+    __setattr__ = immutable
 
     def __init__(self, residuals: npt.ArrayLike) -> None:
         """Builds the law of these numbers.
@@ -59,23 +61,18 @@ class Empirical(Base):
             centered = np.sort(numbers - np.mean(numbers)) + 0.0  # no negative zeros: they are equal, not in bytes
         if not np.isfinite(centered).all():
             raise ValueError("Empirical: residuals must be smaller, their mean exceeds the range of float64")
-        centered.setflags(write=False)
-        object.__setattr__(self, "residuals", centered)
+        self._hold(centered)
 
     @property
     def symmetric(self) -> bool:
         """Whether the residuals are the same numbers with their signs turned."""
         return bool(np.array_equal(self.residuals, -self.residuals[::-1]))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """A law does not change."""
-        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set")
-
     def __eq__(self, other: object) -> bool:
-        """Equality of class and residuals."""
+        """Equality of class and numbers."""
         if type(self) is not type(other):
             return NotImplemented
-        return bool(np.array_equal(self.residuals, other.residuals))
+        return all(map(np.array_equal, self._held, other._held))
 
     def __hash__(self) -> int:
         """A hash that agrees with equality."""
@@ -86,12 +83,22 @@ class Empirical(Base):
         return f"{type(self).__name__}(<{self.residuals.size} residuals, sha256 {self._digest[:16]}>)"
 
     def __reduce__(self) -> Any:
-        """Pickles as its residuals."""
-        return _restored, (type(self), self.residuals)
+        """Pickles as its numbers."""
+        return type(self).tree_unflatten, (None, self._held)
+
+    def _hold(self, *arrays: Any) -> None:
+        for name, array in zip(self.arrays, arrays, strict=True):
+            if isinstance(array, np.ndarray):  # and nothing that JAX puts in its place
+                array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def _held(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.arrays)
 
     @property
     def _digest(self) -> str:
-        return hashlib.sha256(np.ascontiguousarray(self.residuals).tobytes()).hexdigest()
+        return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in self._held)).hexdigest()
 
     @property
     def name(self) -> str:
@@ -104,13 +111,15 @@ class Empirical(Base):
         return self.residuals
 
     def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], None]:
-        """The residuals are the leaf: one program serves all laws of as many."""
-        return ((jax.tree_util.GetAttrKey("residuals"), self.residuals),), None
+        """The arrays are the leaves: one program serves all laws of as many residuals."""
+        return tuple(zip(map(jax.tree_util.GetAttrKey, self.arrays), self._held, strict=True)), None
 
     @classmethod
     def tree_unflatten(cls, _: None, leaves: Any) -> Empirical:
-        """The law with whatever JAX puts in the residuals' place."""
-        return _restored(cls, *leaves)
+        """The law with whatever JAX puts in the arrays' place."""
+        law: Empirical = object.__new__(cls)
+        law._hold(*leaves)
+        return law
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:
         drawn = high_product(words[..., 0, 0], self.residuals.shape[0])
@@ -144,6 +153,7 @@ class EmpiricalPerArm(Empirical):
 
     means: npt.NDArray[np.float64]
     starts: npt.NDArray[np.int32]
+    arrays: ClassVar[tuple[str, ...]] = ("residuals", "means", "starts")
     label: ClassVar[str] = "empirical per arm"
     form: ClassVar[str] = NEITHER
 
@@ -176,44 +186,17 @@ class EmpiricalPerArm(Empirical):
         starts = np.cumsum([0, *(part.size for part in parts)]).astype(np.int32)
         if starts[-1] > _MOST:
             raise ValueError(f"EmpiricalPerArm: residuals must be at most {_MOST} numbers in all, got {starts[-1]}")
-        for name, array in (("residuals", np.concatenate(parts)), ("means", at), ("starts", starts)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        self._hold(np.concatenate(parts), at, starts)
 
     @property
     def symmetric(self) -> bool:
         """Whether every arm's residuals are the same numbers with their signs turned."""
         return all(np.array_equal(part, -part[::-1]) for part in map(self.residuals_at, self.means))
 
-    def __eq__(self, other: object) -> bool:
-        """Equality of class and numbers."""
-        if type(self) is not type(other):
-            return NotImplemented
-        return all(map(np.array_equal, self._arrays, other._arrays))
-
-    __hash__ = Empirical.__hash__
-
-    def __reduce__(self) -> Any:
-        """Pickles as its numbers."""
-        return _restored, (type(self), *self._arrays)
-
-    @property
-    def _arrays(self) -> tuple[Any, Any, Any]:
-        return self.residuals, self.means, self.starts
-
-    @property
-    def _digest(self) -> str:
-        return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in self._arrays)).hexdigest()
-
     def residuals_at(self, mean: float) -> npt.NDArray[np.float64]:
         """[n_i] the residuals of the arm with this mean, or with the nearest."""
         arm = int(np.argmin(np.abs(self.means - mean)))
         return self.residuals[self.starts[arm] : self.starts[arm + 1]]
-
-    def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], None]:
-        """The arrays are the leaves."""
-        names = ("residuals", "means", "starts")
-        return tuple((jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in names), None
 
     def moment_bounds(self, order: float, low: float, high: float) -> tuple[float, float]:
         """Returns the largest raw and central moments over the arms whose means are in [low, high], and its ends."""
@@ -244,12 +227,3 @@ class EmpiricalPerArm(Empirical):
     def _central(self, order: float, mean: Array) -> npt.ArrayLike:
         moments = [np.mean(np.abs(self.residuals_at(m)) ** order) for m in np.ravel(mean)]
         return np.reshape(moments, np.shape(mean))
-
-
-def _restored(cls: Any, *arrays: Any) -> Any:
-    law = object.__new__(cls)
-    for name, array in zip(("residuals", "means", "starts"), arrays, strict=False):
-        if isinstance(array, np.ndarray):
-            array.setflags(write=False)
-        object.__setattr__(law, name, array)
-    return law

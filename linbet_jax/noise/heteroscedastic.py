@@ -14,7 +14,7 @@ import numpy.typing as npt
 from jax.typing import DTypeLike
 from scipy import special
 
-from linbet_jax.noise._base import ADDED, Base, law
+from linbet_jax.noise._base import ADDED, Base, check_part, law
 from linbet_jax.noise.moments import Array, over_uniform
 from linbet_jax.noise.words import float_dtype, stream_words, uniform
 
@@ -51,9 +51,7 @@ class Heteroscedastic(Base):
         """
         if not isinstance(noise, Base):
             raise ValueError(f"Heteroscedastic: noise must be a law of linbet_jax.noise, got {noise!r}")
-        if type(noise).standard is not Base.standard or type(noise).stream is not Base.stream:
-            allowed = "draw by `transform`, not by `standard` or `stream` of its own"
-            raise ValueError(f"Heteroscedastic: noise must {allowed}, got {noise!r}")
+        check_part("Heteroscedastic", "noise", noise, "its")
         if noise.form != ADDED:
             raise ValueError(f"Heteroscedastic: noise must add the same noise to every mean, got {noise.name}")
         if not isinstance(spread, jax.core.Tracer):
@@ -61,8 +59,7 @@ class Heteroscedastic(Base):
             if not (real and 0.0 <= spread <= _WIDEST):
                 raise ValueError(f"Heteroscedastic: spread must be a number with 0 <= spread <= 30, got {spread!r}")
             spread = float(spread)
-        object.__setattr__(self, "noise", noise)
-        object.__setattr__(self, "spread", spread)
+        self._set(noise=noise, spread=spread)
 
     @property
     def name(self) -> str:

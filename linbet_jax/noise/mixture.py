@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy.typing as npt
 from jax.typing import DTypeLike
 
-from linbet_jax.noise._base import ADDED, NEITHER, Base, law, limited
+from linbet_jax.noise._base import ADDED, NEITHER, Base, check_part, law, limited
 from linbet_jax.noise.moments import Array
 from linbet_jax.noise.words import uniform
 
@@ -50,9 +50,7 @@ class Mixture(Base):
         if not parts or not all(isinstance(part, Base) for part in parts):
             raise ValueError(f"Mixture: laws must be a list of at least one law of linbet_jax.noise, got {laws!r}")
         for part in parts:
-            if type(part).standard is not Base.standard or type(part).stream is not Base.stream:
-                allowed = "draw by `transform`, not by `standard` or `stream` of their own"
-                raise ValueError(f"Mixture: laws must {allowed}, got {part!r}")
+            check_part("Mixture", "laws", part, "their")
         if NEITHER in (forms := {part.form for part in parts}) or len(forms) > 1:
             allowed = "all add their noise to the mean, or all be in proportion to it as Pareto and LogNormal are"
             raise ValueError(f"Mixture: laws must {allowed}, got {', '.join(part.name for part in parts)}")
@@ -61,8 +59,7 @@ class Mixture(Base):
             numbers = tuple(limited(f"Mixture: weights[{n}]", "weight", w, 0.0) for n, w in enumerate(weights))
         if len(numbers) != len(parts):
             raise ValueError(f"Mixture: weights must be {len(parts)} numbers, one for each law, got {weights!r}")
-        object.__setattr__(self, "laws", parts)
-        object.__setattr__(self, "weights", tuple(number / math.fsum(numbers) for number in numbers))
+        self._set(laws=parts, weights=tuple(number / math.fsum(numbers) for number in numbers))
 
     @property
     def name(self) -> str:

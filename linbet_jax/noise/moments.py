@@ -32,12 +32,8 @@ def over_uniform(function: Callable[[Array, Array], npt.ArrayLike], values: npt.
     """E function(value, U) for U uniform on (0, 1), elementwise in the values.
 
     Gauss-Legendre on so many panels (at least one); a panel whose halves sum to another number is halved, 40 times at
-    most. The function may be rough in a few places, which may differ from value to value.
-
-    Args:
-        function: (values [n, 1], U [n, 24]) -> [n, 24].
-        values: of any shape.
-        panels: to begin with.
+    most. The function, of values [n, 1] and U [n, 24], may be rough in a few places, which may differ from value to
+    value.
     """
     shape, flat = np.shape(values), np.ravel(np.asarray(values, np.float64))
     nodes, weights = special.roots_legendre(24)

@@ -1,35 +1,29 @@
-"""What a policy's numbers may be: one table for ``make_policy`` and for parameters that were replaced by hand."""
+"""What a policy's numbers may be: one table for ``make_policy`` and for parameters that were replaced by hand.
+
+All checks raise ValueError, naming the field, the value and what is allowed.
+"""
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from linbet_jax.theory import OWN_NORM
 
-# field: (least, most, whether each end is allowed, the range in words)
-_RANGES: dict[str, tuple[float, float, bool, bool, str]] = {
-    "ridge": (0.0, math.inf, False, False, "positive and finite"),
-    "delta": (0.0, 1.0, False, False, "in (0, 1)"),
-    "epsilon": (0.0, 1.0, False, True, "in (0, 1]"),
-    "radius_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "theta_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "noise_scale": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "raw_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "central_moment_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "mean_bound": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "arm_norm": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "quantile": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "clip_scale": (0.0, math.inf, False, False, "positive and finite"),
-    "learning_rate": (0.0, math.inf, False, False, "positive and finite"),
-    "clip": (0.0, math.inf, False, False, "positive and finite"),
-    "threshold": (0.0, math.inf, False, False, "positive and finite"),
-    "exploration": (0.0, math.inf, True, False, "at least 0 and finite"),
-    "horizon": (1.0, math.inf, True, False, "at least 1 and finite"),
-    "epochs": (1.0, math.inf, True, False, "at least 1 and finite"),
+_POSITIVE = (lambda value: 0.0 < value < math.inf, "positive and finite")
+_AT_LEAST_0 = (lambda value: 0.0 <= value < math.inf, "at least 0 and finite")
+_AT_LEAST_1 = (lambda value: 1.0 <= value < math.inf, "at least 1 and finite")
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "delta": (lambda value: 0.0 < value < 1.0, "in (0, 1)"),
+    "epsilon": (lambda value: 0.0 < value <= 1.0, "in (0, 1]"),
+    **dict.fromkeys(("ridge", "clip_scale", "learning_rate", "clip", "threshold"), _POSITIVE),
+    **dict.fromkeys(("radius_scale", "theta_norm", "arm_norm", "mean_bound", "noise_scale"), _AT_LEAST_0),
+    **dict.fromkeys(("raw_moment_bound", "central_moment_bound", "quantile", "exploration"), _AT_LEAST_0),
+    **dict.fromkeys(("horizon", "epochs"), _AT_LEAST_1),
 }
 
 FIELDS = frozenset(_RANGES)  # the numbers that some policy is told
@@ -42,35 +36,22 @@ def _float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _is_scalar_array(value: Any) -> bool:
-    """Whether it is an array of one number without axes, with a value: one that JAX traces has none."""
-    return getattr(value, "shape", None) == () and not isinstance(value, (numbers.Number, jax.core.Tracer))
-
-
 def number(field: str, value: Any) -> float:
-    """The value as a host float within the field's range.
-
-    Raises:
-        ValueError: naming the field, the value and what is allowed.
-    """
-    least, most, least_allowed, most_allowed, allowed = _RANGES[field]
-    real = value.item() if _is_scalar_array(value) else value
+    """The value as a host float within the field's range."""
+    holds, allowed = _RANGES[field]
+    # An array of one number without axes has a value, unless JAX traces it.
+    scalar = getattr(value, "shape", None) == () and not isinstance(value, (numbers.Number, jax.core.Tracer))
+    real = value.item() if scalar else value
     if isinstance(real, bool) or not isinstance(real, numbers.Real):
         raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
     found = _float(real)
-    above = found >= least if least_allowed else found > least
-    below = found <= most if most_allowed else found < most
-    if not (above and below):
+    if not holds(found):
         raise ValueError(f"{field}={value!r}: must be {allowed}")
     return found
 
 
 def count(field: str, value: Any) -> int:
-    """The value as a whole number, at least 1.
-
-    Raises:
-        ValueError: naming the field and the value.
-    """
+    """The value as a whole number, at least 1."""
     found = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else _float(value)
     if not (found.is_integer() and found >= 1):
         raise ValueError(f"{field}={value!r}: must be a whole number, at least 1")
@@ -78,22 +59,20 @@ def count(field: str, value: Any) -> int:
 
 
 def flag(field: str, value: Any) -> bool:
-    """The value, which must be True or False.
-
-    Raises:
-        ValueError: naming the field and the value.
-    """
+    """The value, which must be True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{field}={value!r}: must be True or False")
     return value
 
 
-def check_params(params: Any) -> None:
-    """Check every known field of a NamedTuple of host numbers; `OWN_NORM` as theta_norm is the caller's to judge.
+def choice(field: str, value: Any, *allowed: str, between: str = " and ") -> None:
+    """Checks that the value is one of these."""
+    if value not in allowed:
+        raise ValueError(f"{field}={value!r}: allowed are {between.join(map(repr, allowed))}")
 
-    Raises:
-        ValueError: naming the field, the value and what is allowed.
-    """
+
+def check_params(params: Any) -> None:
+    """Check every known field of a NamedTuple of host numbers; `OWN_NORM` as theta_norm is the caller's to judge."""
     if not hasattr(params, "_asdict"):
         raise ValueError(
             f"params={type(params).__name__}: must be the NamedTuple that make_policy returned for this policy"
@@ -101,3 +80,26 @@ def check_params(params: Any) -> None:
     for field, value in params._asdict().items():
         if field in _RANGES and not (field == "theta_norm" and value == OWN_NORM):
             number(field, value)
+
+
+def check_plan(
+    plan: Callable[..., Any], made: Any, need: str | Callable[[Any], str], *fields: str
+) -> Callable[[Any], None]:
+    """A check of hyperparameters for a policy whose shapes were planned from the horizon and these fields.
+
+    What other ones need is said in words, or by a function of their plan. ``plan(horizon, field=..., ...)`` must stay
+    what the policy was made for.
+    """
+
+    def check(params: Any) -> None:
+        check_params(params)
+        told = {field: getattr(params, field) for field in fields}
+        needed = plan(int(params.horizon), **told)
+        if needed != made:
+            values = told | {"horizon": f"{params.horizon:.0f}"}
+            said = ", ".join(f"{field}={value}" for field, value in values.items())
+            words = need if isinstance(need, str) else need(needed)
+            they, them = ("they need", "these parameters") if fields else ("it needs", "it")
+            raise ValueError(f"{said}: {they} {words}; make_policy again instead of replacing {them}")
+
+    return check

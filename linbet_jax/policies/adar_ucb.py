@@ -18,41 +18,29 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.selection import argmax_index
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms
-from linbet_jax.policies.policy import About, Buffers, Policy, Region
+from linbet_jax.policies.policy import About, Buffers, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
-from linbet_jax.policies.robust_ucb import check_orthonormal
+from linbet_jax.policies.robust_ucb import check_orthonormal, region_of
 
 _MOST = {"float32": 1e15, "float64": 1e150}  # a payoff beyond it counts as this: no square overflows
 
 
 class AdarUcbParams(NamedTuple):
-    """Hyperparameters of adar_ucb, all traced.
-
-    Attributes:
-        radius_scale: multiplies every width; levels never see it.
-        horizon: T, the pulls that the buffers were made for.
-    """
+    """Hyperparameters of adar_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # that of the buffers
 
 
 class Ordered(NamedTuple):
-    """The payoffs of every arm, the C largest by size one by one and the smaller ones as sums.
+    """The payoffs of every arm, the C largest by size one by one and the smaller ones as sums."""
 
-    Attributes:
-        sizes: [K, C], the largest |y|, falling; 0 where there is none.
-        squares: [K, C + 1], column i: the sum of the squares of all payoffs but the i largest.
-        sums: [K, C + 1], that of the payoffs; None where nobody asks for it.
-    """
-
-    sizes: jax.Array
-    squares: jax.Array
-    sums: jax.Array | None = None
+    sizes: jax.Array  # [K, C], the largest |y|, falling; 0 where there is none
+    squares: jax.Array  # [K, C + 1], column i: the sum of the squares of all payoffs but the i largest
+    sums: jax.Array | None = None  # [K, C + 1], that of the payoffs; None where nobody asks for it
 
     def plus(self, here: jax.Array, payoff: jax.Array) -> Ordered:
         """One payoff more of the arm where ``here`` [K] is True, O(K C)."""
@@ -73,27 +61,16 @@ class Ordered(NamedTuple):
 
 
 class AdarUcbState(NamedTuple):
-    """State of adar_ucb: memory O(K C), C of the order of ln T.
+    """State of adar_ucb: memory O(K C), C of the order of ln T."""
 
-    Attributes:
-        steps: [] int32, steps of two pulls done.
-        counts: [K] int32, n, steps of each arm.
-        nonzero: [K] int32, how many of its second payoffs are not 0.
-        first: its first payoffs, which are averaged.
-        second: its second payoffs, which give the level.
-        means: [K], trimmed means of the first payoffs; plain ones where there is no level.
-        widths: [K], theirs; infinite where there is no level.
-        full: [] bool, whether a level needed more of the largest payoffs than there is room for.
-    """
-
-    steps: jax.Array
-    counts: jax.Array
-    nonzero: jax.Array
-    first: Ordered
-    second: Ordered
-    means: jax.Array
-    widths: jax.Array
-    full: jax.Array
+    steps: jax.Array  # [] int32, steps of two pulls done
+    counts: jax.Array  # [K] int32, n, steps of each arm
+    nonzero: jax.Array  # [K] int32, how many of its second payoffs are not 0
+    first: Ordered  # its first payoffs, which are averaged
+    second: Ordered  # its second payoffs, which give the level
+    means: jax.Array  # [K], trimmed means of the first payoffs; plain ones where there is no level
+    widths: jax.Array  # [K], theirs; infinite where there is no level
+    full: jax.Array  # [] bool, whether a level needed more of the largest payoffs than there is room for
 
 
 def _column(columns: jax.Array, number: jax.Array) -> jax.Array:
@@ -156,11 +133,6 @@ def _update(
     )
 
 
-def _region(state: AdarUcbState, arms: Arms, params: AdarUcbParams) -> Region:
-    """sum_a (mean of a) a: theta*'s part in the span of the arms. The widths make no ellipsoid."""
-    return Region(dot(arms.T, state.means))
-
-
 @functools.lru_cache(maxsize=64)
 def adar_ucb(*, capacity: int) -> Policy:
     """AdaR-UCB for arms that are orthonormal; parameters: :class:`AdarUcbParams`.
@@ -187,7 +159,7 @@ def adar_ucb(*, capacity: int) -> Policy:
         select=_select,
         update=_update,
         pulls_per_epoch=2,
-        region=_region,
+        region=lambda state, arms, params: region_of(arms, state.means),
         finite=lambda state: jnp.isfinite(jnp.sum(state.first.squares[:, 0] + state.second.squares[:, 0])),
         buffers=Buffers(overflowed=lambda state: state.full, enlarge=lambda: adar_ucb(capacity=4 * capacity)),
         about=About(check=check_params),
@@ -201,7 +173,6 @@ def adar_ucb(*, capacity: int) -> Policy:
     cost=Cost(1.5, 0.12, 0.0),
     source="Genalti, Marsigli, Gatti, Metelli 2024",
     assumption="truncated non-positivity",
-    rate=functools.partial(theory.regret_exponent, "adar_ucb"),
     regret="K^(ε/(1+ε)) T^(1/(1+ε))",
     valid="adaptive",
     sets="orthonormal",
@@ -209,12 +180,8 @@ def adar_ucb(*, capacity: int) -> Policy:
     memory="K ln T",
 )
 def make_adar_ucb(setup: Setup) -> tuple[Policy, AdarUcbParams]:
-    """adar_ucb for one finite set of orthonormal arms, with room for what the horizon's last level may need.
-
-    Raises:
-        ValueError: for any other set.
-    """
+    """adar_ucb for one finite set of orthonormal arms, with room for what the horizon's last level may need."""
     check_orthonormal(setup, "adar_ucb")
     most = theory.adar_ucb_mass(max(1, setup.horizon // 2))
     capacity = min(math.ceil(most + 4 * math.sqrt(most)) + 1, max(1, setup.horizon // 2))
-    return adar_ucb(capacity=capacity), AdarUcbParams(setup.radius_scale, float(setup.horizon))
+    return adar_ucb(capacity=capacity), setup.params(AdarUcbParams)

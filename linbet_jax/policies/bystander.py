@@ -8,18 +8,14 @@ from typing import Any, NamedTuple
 
 import jax
 
-from linbet_jax.policies.policy import Buffers, Policy, Update
+from linbet_jax.policies.policy import Policy
 from linbet_jax.theory import OWN_NORM
 
 
 class BystanderParams(NamedTuple):
-    """Hyperparameters of a bystander.
+    """Hyperparameters of a bystander."""
 
-    Attributes:
-        policy: those of the policy that it is made from.
-    """
-
-    policy: Any
+    policy: Any  # those of the policy that it is made from
 
 
 class Pair(NamedTuple):
@@ -34,14 +30,7 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
 
     The bystander's arms have the law of adaptive play, but its payoffs are independent of them, as if they had been
     drawn in advance: what the lemmas behind MENU's and TOFU's regions assume, and adaptive play does not give. Estimate
-    and region are the bystander's. T pulls of the policy take a horizon of 2 T here.
-
-    Args:
-        policy: the policy.
-        params: its parameters, made for T.
-
-    Returns:
-        The pair as one policy, and its parameters.
+    and region are the bystander's. T pulls, which the parameters were made for, take a horizon of 2 T here.
 
     Raises:
         ValueError: for an infinite theta_norm, which only the policy itself may be given, and for a policy that is
@@ -60,36 +49,24 @@ def bystander(policy: Policy, params: Any) -> tuple[Policy, BystanderParams]:
 def _pair(policy: Policy) -> Policy:
     """The pair, for any parameters; cached so that equal pairs are one trace."""
     half = policy.pulls_per_epoch
+    policy = policy.inside("a bystander", lambda params: params.policy)
     region, refresh, finite, buffers = policy.region, policy.refresh, policy.finite, policy.buffers
+    full = buffers and buffers.overflowed
+    overflowed = full and (lambda state: full(state.player) | full(state.bystander))
 
-    def both(update: Update) -> Update:
-        def updated(
-            state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams
-        ) -> Pair:
-            parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
-            return Pair(*(update(one, arms, index, seen, params.policy) for one, seen in parts))
+    def both(
+        update: Any, state: Pair, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: BystanderParams
+    ) -> Pair:
+        parts = zip(state, (payoffs[:half], payoffs[half:]), strict=True)
+        return Pair(*(update(one, arms, index, seen, params) for one, seen in parts))
 
-        return updated
-
-    return Policy(
-        name=policy.name,
-        init=lambda arms, params: Pair(policy.init(arms, params.policy), policy.init(arms, params.policy)),
-        select=lambda key, state, arms, params: policy.select(key, state.player, arms, params.policy),
-        update=tuple(both(update) for update in policy.blind_updates("a bystander")),
+    return policy._replace(
+        init=lambda arms, params: Pair(policy.init(arms, params), policy.init(arms, params)),
+        select=lambda key, state, arms, params: policy.select(key, state.player, arms, params),
+        update=tuple(functools.partial(both, update) for update in policy.updates),
         pulls_per_epoch=2 * half,
-        region=None if region is None else lambda state, arms, params: region(state.bystander, arms, params.policy),
-        refresh=None
-        if refresh is None
-        else lambda state, arms, params: Pair(*(refresh(one, arms, params.policy) for one in state)),
-        finite=None if finite is None else lambda state: finite(state.player) & finite(state.bystander),
-        buffers=None if buffers is None else _buffers(buffers),
-    )
-
-
-def _buffers(buffers: Buffers) -> Buffers:
-    overflowed, enlarge, max_pulls = buffers
-    return Buffers(
-        overflowed=None if overflowed is None else lambda state: overflowed(state.player) | overflowed(state.bystander),
-        enlarge=None if enlarge is None else lambda: _pair(enlarge()),
-        max_pulls=None if max_pulls is None else 2 * max_pulls,
+        region=region and (lambda state, arms, params: region(state.bystander, arms, params)),
+        refresh=refresh and (lambda state, arms, params: Pair(*(refresh(one, arms, params) for one in state))),
+        finite=finite and (lambda state: finite(state.player) & finite(state.bystander)),
+        buffers=buffers and buffers._replace(overflowed=overflowed).around(_pair, lambda most: 2 * most),
     )

@@ -14,10 +14,7 @@ from linbet_jax.kernels.balls import Ball
 from linbet_jax.policies.policy import Policy, updated
 
 _ADVICE: tuple[tuple[type[Exception], str], ...] = (
-    (
-        jax.errors.TracerBoolConversionError,
-        "use jnp.where or jax.lax.cond where Python's `if` meets an array",
-    ),
+    (jax.errors.TracerBoolConversionError, "use jnp.where or jax.lax.cond where Python's `if` meets an array"),
     (jax.errors.TracerArrayConversionError, "use jax.numpy where NumPy meets an array of the simulation"),
     (jax.errors.TracerIntegerConversionError, "use jnp.take or jax.lax.dynamic_slice where an array is an index"),
     (
@@ -31,12 +28,8 @@ _ADVICE: tuple[tuple[type[Exception], str], ...] = (
 def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, coverage: bool) -> None:
     """Trace the functions that a run calls, and say in a sentence what does not fit.
 
-    Args:
-        policy: what runs; a policy that it opens with is traced too.
-        params: shapes and dtypes of its parameters, in the structure that it gets.
-        arms: shape [K, d] and dtype of a decision set, or a `Ball` of such.
-        changing: whether sets change from pull to pull.
-        coverage: whether the confidence region is asked about theta*.
+    `params` and `arms` say shapes and dtypes: of its parameters, in the structure that it gets, and of a decision set
+    [K, d] or a `Ball`, which may be `changing` from pull to pull. With `coverage` its region is asked about theta*.
 
     Raises:
         ValueError: naming the policy, the function and what is wrong with it.
@@ -80,17 +73,13 @@ def _check_region(
 ) -> None:
     region = policy.region
     assert region is not None
-    bounded = False
 
     def parts(state: Any, arms: Any, params: Any) -> Any:
-        nonlocal bounded
-        found = region(state, arms, params)
-        if found.radius is None or found.norm is None:
-            return found.center, None
-        bounded = True
-        return found.center, (found.radius, found.norm(found.center))
+        center, radius, norm = region(state, arms, params)
+        return center, None if radius is None or norm is None else (radius, norm(center))
 
     center, pair = traced("region", parts, state, arms, params)
+    bounded = pair is not None
     if getattr(center, "shape", None) != (dim,):
         raise ValueError(f"policy {policy.name}: region's center must have the shape [{dim}], not {_kind(center)}")
     shapes = [getattr(part, "shape", None) for part in jax.tree.leaves(pair)]
@@ -116,9 +105,7 @@ def _reason(error: Exception, policy: Policy, arms: Any) -> str:
         return f"{setting}: {type(error).__name__}: {error}; does it ask for a parameter that params does not have?"
     message = str(error)
     shapes = re.findall(r"\((?:\d+, ?)*\d+,?\)", message)
-    if (
-        policy.about.check is not None and len(shapes) > 1
-    ):  # the package's own policies fit the bandit they are made for
+    if policy.about.check is not None and len(shapes) > 1:  # the package's own fit the bandit they are made for
         met = " and ".join(f"[{shape.strip('(),')}]" for shape in shapes[:2])
         return f"{setting}: it was made for another decision set (shapes {met} meet); make the policy for this bandit"
     return f"{setting}: {message.splitlines()[0] if message else type(error).__name__}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from linbet_jax.policies import registry
 
-__all__ = ["PASS_MICROSECONDS", "pull_microseconds"]
-
 PASS_MICROSECONDS = 3e-4  # of one of TOFU's passes over its whole history, per pull in it and per d^2
 
 

@@ -18,7 +18,7 @@ import jax
 
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
-from linbet_jax.policies._checks import check_params, flag, number
+from linbet_jax.policies._checks import check_plan, flag, number
 from linbet_jax.policies.designs import Design
 from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -26,23 +26,14 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class CrmmParams(NamedTuple):
-    """Hyperparameters of crmm, all traced; delta and the horizon must be those that r was made for.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        quantile: R, with P(|eta| > R) of at most 1/4.
-        radius_scale: multiplies every radius.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of crmm; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
     theta_norm: Any
-    quantile: Any
+    quantile: Any  # R, with P(|eta| > R) of at most 1/4
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it and delta must be those that r was made for
 
 
 @functools.lru_cache(maxsize=256)
@@ -56,30 +47,22 @@ def crmm(design: Design, *, pulls: int) -> Policy:
         raise ValueError(f"pulls={pulls}: must be odd, at least 1")
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: CrmmParams) -> jax.Array:
-        constants = theory.arguments(theory.crmm_radius, params._asdict())
-        return params.radius_scale * theory.crmm_radius(log_det_ratio=log_det_ratio, **constants)
+        return params.radius_scale * theory.at(theory.crmm_radius, params, log_det_ratio=log_det_ratio)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrmmParams) -> jax.Array:
         return median_of_means(payoffs, pulls)  # blocks of one payoff
 
-    def check(params: CrmmParams) -> None:
-        check_params(params)
-        schedule = theory.crmm_schedule(int(params.horizon), delta=params.delta)
-        if schedule.pulls != pulls:
-            raise ValueError(
-                f"delta={params.delta}, horizon={params.horizon:.0f}: they need r={schedule.pulls} pulls an epoch, but"
-                f" this crmm has r={pulls}; make_policy again instead of replacing these parameters"
-            )
-
+    check = check_plan(
+        lambda horizon, delta: theory.crmm_schedule(horizon, delta=delta).pulls,
+        pulls,
+        lambda needed: f"r={needed} pulls an epoch, but this crmm has r={pulls}",
+        "delta",
+    )
     return ridge_policy("crmm", design, radius=radius, observe=observe, pulls_per_epoch=pulls, about=About(check=check))
 
 
 def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tuple[str, ...]:
-    """Notes that a policy for symmetric noise alone must carry on this bandit.
-
-    Raises:
-        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False.
-    """
+    """Notes that a policy for symmetric noise alone must carry on this bandit, where it is known to be or assumed."""
     assume, symmetric = flag("assume_symmetric", assume_symmetric), getattr(setup.bandit, "symmetric_noise", None)
     if symmetric:
         return ()
@@ -92,20 +75,14 @@ def symmetric_or_refused(policy: str, setup: Setup, assume_symmetric: Any) -> tu
     return (f"{policy} assumes symmetric noise, which this bandit's {told}",)
 
 
-def quantile_of(
-    policy: str, setup: Setup, *, quantile: Any, central_moment_bound: Any, epsilon: Any
-) -> tuple[float, tuple[str, ...]]:
-    """R, with P(|eta| > R) of at most 1/4, and notes: the one given, else Markov's, else that of noise without a mean.
-
-    Raises:
-        ValueError: naming the field, the value and what is allowed.
-    """
+def quantile_of(policy: str, setup: Setup, quantile: Any) -> tuple[float, tuple[str, ...]]:
+    """R, with P(|eta| > R) <= 1/4, and notes: the one given, else Markov's, else that of noise without a mean."""
     if setup.bandit.epsilon > 0.0:
-        moment = setup.known("central_moment_bound", central_moment_bound)
-        markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon", epsilon))
+        moment = setup.known("central_moment_bound")
+        markov = theory.crmm_quantile(central_moment_bound=moment, epsilon=setup.known("epsilon"))
         return number("quantile", markov if quantile is None else quantile), ()
-    for field, value in (("central_moment_bound", central_moment_bound), ("epsilon", epsilon)):
-        if value is not None:
+    for field in ("central_moment_bound", "epsilon"):
+        if (value := setup.given.get(field)) is not None:
             raise ValueError(
                 f"{field}={value}: must not be given, for this bandit's noise has no mean; give quantile instead"
             )
@@ -123,12 +100,11 @@ def quantile_of(
 @register(
     "crmm",
     label="CRMM",
+    told=("epsilon", "central_moment_bound", "theta_norm"),
     color="#4D4D4D",
     cost=Cost(0.06, 3e-5, 2e-5),
     source="after Xue, Wang, Wan, Yi, Zhang 2023",
     assumption="symmetric noise",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "crmm"),
     regret="d T^½",
     valid="adaptive",
     time="(K d + d²)/r",
@@ -136,32 +112,12 @@ def quantile_of(
     needs_mean=False,
 )
 def make_crmm(
-    setup: Setup,
-    *,
-    assume_symmetric: bool = False,
-    quantile: float | None = None,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
+    setup: Setup, *, assume_symmetric: bool = False, quantile: float | None = None
 ) -> tuple[Policy, CrmmParams]:
-    """crmm with the epochs of the horizon.
-
-    Raises:
-        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, and where the horizon
-            holds no epoch.
-    """
+    """crmm with the epochs of the horizon."""
     notes = symmetric_or_refused("crmm", setup, assume_symmetric)
-    scale, more = quantile_of(
-        "crmm", setup, quantile=quantile, central_moment_bound=central_moment_bound, epsilon=epsilon
-    )
+    scale, more = quantile_of("crmm", setup, quantile)
     schedule = theory.crmm_schedule(setup.horizon, delta=setup.delta)
-    params = CrmmParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        quantile=scale,
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
-    facts = (("r", schedule.pulls), ("N", schedule.epochs), ("R", params.quantile))
-    return crmm(setup.design, pulls=schedule.pulls).with_notes(facts=facts, notes=notes + more), params
+    facts = (("r", schedule.pulls), ("N", schedule.epochs), ("R", scale))
+    policy = crmm(setup.design, pulls=schedule.pulls).with_notes(facts=facts, notes=notes + more)
+    return policy, setup.params(CrmmParams, quantile=scale)

@@ -25,18 +25,7 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class CrtmParams(NamedTuple):
-    """Hyperparameters of crtm, all traced.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        arm_norm: D >= ||x||.
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies the radius; G never sees it.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of crtm; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -53,13 +42,12 @@ def crtm(design: Design) -> Policy:
     """One-pass truncation; parameters: :class:`CrtmParams`."""
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: CrtmParams) -> jax.Array:
-        constants = theory.arguments(theory.crtm_radius, params._asdict())
-        return params.radius_scale * theory.crtm_radius(dim=design.dim, **constants)
+        return params.radius_scale * theory.at(theory.crtm_radius, params, dim=design.dim)
 
     def adapt(
         payoff: jax.Array, value: jax.Array, squared_width: jax.Array, params: CrtmParams
     ) -> tuple[jax.Array, None]:
-        level = theory.crtm_level(dim=design.dim, **theory.arguments(theory.crtm_level, params._asdict()))
+        level = theory.at(theory.crtm_level, params, dim=design.dim)
         width = jnp.sqrt(squared_width / (1 + squared_width))  # ||x|| in the norm of V^-1, x in V
         return jnp.where(jnp.abs(payoff) * width <= level, payoff, 0), None
 
@@ -69,43 +57,21 @@ def crtm(design: Design) -> Policy:
 @register(
     "crtm",
     label="CRTM",
+    told=("epsilon", "raw_moment_bound", "theta_norm", "arm_norm"),
     color="#B3A100",
     cost=Cost(0.2, 4e-4, 4e-4),
     source="after Xue, Wang, Wan, Yi, Zhang 2023",
     assumption="raw moment",
-    moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "crtm"),
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
-def make_crtm(
-    setup: Setup,
-    *,
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
-) -> tuple[Policy, CrtmParams]:
-    """crtm.
-
-    Raises:
-        ValueError: for a bandit that bounds no ||x|| where `arm_norm` is not given.
-    """
-    params = CrtmParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        arm_norm=setup.known("arm_norm", arm_norm),
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
-    dim, told = setup.bandit.dim, params._asdict()
-    facts = [("G", theory.crtm_level(dim=dim, **theory.arguments(theory.crtm_level, told)))]
-    beta = theory.crtm_radius(dim=dim, **theory.arguments(theory.crtm_radius, told))
+def make_crtm(setup: Setup) -> tuple[Policy, CrtmParams]:
+    """crtm."""
+    params = setup.params(CrtmParams)
+    facts = [("G", theory.at(theory.crtm_level, params, dim=setup.bandit.dim))]
+    beta = theory.at(theory.crtm_radius, params, dim=setup.bandit.dim)
     if math.isfinite(beta):  # else each replication has its own
         facts.append(("beta", beta))
     return crtm(setup.design).with_notes(facts=tuple(facts)), params

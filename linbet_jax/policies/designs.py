@@ -1,8 +1,8 @@
 """Designs: what every ridge-based policy keeps of the arms it played, for any decision sets or for a fixed one.
 
-A policy is written once, against a :class:`Design`; the fast form for a decision set that never changes comes from
-:class:`FixedSet`, which keeps each arm's width and brings a pull into all of them by rank one, O(K d), where
-:class:`AnySets` works them out for every set, O(K d^2). Both make the same choices up to rounding.
+A policy is written once, against a :class:`Design`, which works out the arms' widths for every set, O(K d^2). The fast
+form for a decision set that never changes, :class:`FixedSet`, keeps each arm's width and brings a pull into all of them
+by rank one, O(K d). Both make the same choices up to rounding.
 
 An estimate theta of a policy is kept as the design's *image* of it: theta [d] itself for any sets, and the arms' values
 A theta [K] for a fixed one, since these can be updated by rank one too.
@@ -10,7 +10,6 @@ A theta [K] for a fixed one, since these can be updated by rank one too.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,16 +21,24 @@ from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, compensated, dot, rank_one_inverse, sweep_inverse
 from linbet_jax.kernels.selection import argmax_index, squared_widths, values_of
 
-__all__ = ["AnySets", "Design", "FixedSet", "design_of"]
-
 Arms = Any  # [K, d]; None where sets change and none is given yet; a `Ball`, which AnySets serves
 
 
+class AnySetsState(NamedTuple):
+    """State of a :class:`Design` for any sets."""
+
+    gram: jax.Array  # [d, d], V
+    inverse: jax.Array  # [d, d], V^-1
+    log_det: jax.Array  # [], ln(det V / det(lambda I))
+    lost: jax.Array  # [d, d], what rounding has kept out of V so far
+
+
 @dataclasses.dataclass(frozen=True)
-class Design(abc.ABC):
+class Design:
     """V = lambda I + sum x x^T over the arms x played; a value that policies are made from, two of a kind are equal.
 
-    Its state has at least ``inverse`` [d, d], V^-1, and ``log_det`` [], ln(det V / det(lambda I)).
+    It serves any decision sets, in particular those that change from pull to pull; :class:`FixedSet` serves one that
+    does not. The state of either has at least ``inverse`` [d, d], V^-1, and ``log_det`` [], ln(det V / det(lambda I)).
 
     Attributes:
         dim: d.
@@ -39,19 +46,19 @@ class Design(abc.ABC):
 
     dim: int
 
-    @abc.abstractmethod
     def init(self, arms: Arms, ridge: jax.Array) -> Any:
-        """V_0 = lambda I."""
+        """V_0 = lambda I, in the dtype of ``ridge``."""
+        identity = jnp.eye(self.dim, dtype=ridge.dtype)
+        return AnySetsState(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype), jnp.zeros_like(identity))
 
     def with_weights(self) -> Design:
         """This design, or the one like it, whose `add` takes weights."""
         return self
 
-    @abc.abstractmethod
     def add(
         self, state: Any, arms: jax.Array, index: jax.Array, weight: jax.Array | None = None
     ) -> tuple[Any, jax.Array]:
-        """V + w x x^T for x = arms[index] and a weight w [] of at least 0, 1 where none is given.
+        """V + w x x^T for x = arms[index] and a weight w [] of at least 0, 1 where none is given; O(d^2).
 
         Returns:
             The new state, and the image of w V_new^-1 x: what a unit of payoff adds to the estimate.
@@ -59,18 +66,27 @@ class Design(abc.ABC):
         Raises:
             ValueError: at trace time, for a weight where the design counts whole pulls; see `with_weights`.
         """
+        feature = arms[index]
+        if weight is not None:
+            feature = jnp.sqrt(weight) * feature
+        inverse, squared_width = rank_one_inverse(state.inverse, feature)
+        gram, lost = compensated(state.gram, state.lost, feature[:, None] * feature)
+        step = dot(inverse, feature)
+        after = AnySetsState(gram, inverse, state.log_det + jnp.log1p(squared_width), lost)
+        return after, step if weight is None else jnp.sqrt(weight) * step
 
-    @abc.abstractmethod
     def refresh(self, state: Any, arms: Arms, ridge: jax.Array) -> Any:
-        """Everything that rank-one updates drift in, computed anew."""
+        """Everything that rank-one updates drift in, computed anew from V, O(d^3)."""
+        inverse, log_det = sweep_inverse(state.gram)
+        return state._replace(inverse=inverse, log_det=log_det - self.dim * jnp.log(ridge))
 
-    @abc.abstractmethod
     def gram(self, state: Any, arms: Arms, ridge: jax.Array) -> jax.Array:
         """V [d, d]."""
+        return state.gram
 
-    @abc.abstractmethod
     def times(self, state: Any, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
-        """V v [d] of a vector [d]."""
+        """V v [d] of a vector [d], O(d^2)."""
+        return dot(state.gram, vector)
 
     def solve(self, state: Any, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
         """V^-1 v [d] of a vector [d], by three steps of conjugate gradients that start from the inverse kept.
@@ -90,29 +106,30 @@ class Design(abc.ABC):
             step = next_step + _quotient(size, before) * step
         return found
 
-    @abc.abstractmethod
     def norm(self, state: Any, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
-        """||v||_V of a vector [d]."""
+        """||v||_V of a vector [d], O(d^2)."""
+        return jnp.sqrt(jnp.maximum(dot(vector, dot(state.gram, vector)), 0))
 
-    @abc.abstractmethod
     def squared_widths(self, state: Any, arms: jax.Array) -> jax.Array:
-        """x^T V^-1 x of every arm x, [K]."""
+        """x^T V^-1 x of every arm x, [K], O(K d^2)."""
+        return squared_widths(arms, state.inverse)
 
-    @abc.abstractmethod
     def squared_width(self, state: Any, arms: jax.Array, index: jax.Array) -> jax.Array:
-        """x^T V^-1 x [] of x = arms[index], never below 0."""
+        """x^T V^-1 x [] of x = arms[index], never below 0; O(d^2)."""
+        feature = arms[index]
+        return jnp.maximum(dot(feature, dot(state.inverse, feature)), 0)
 
-    @abc.abstractmethod
     def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
-        """The image of a vector [d]."""
+        """The image of a vector [d]: here itself."""
+        return vector
 
-    @abc.abstractmethod
-    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
-        """<x, theta> of every arm x, [K], from the image of theta."""
+    def values(self, arms: jax.Array, image: jax.Array) -> jax.Array:
+        """<x, theta> of every arm x, [K], from the image of theta, O(K d)."""
+        return dot(arms, image)
 
-    @abc.abstractmethod
     def value(self, image: jax.Array, arms: jax.Array, index: jax.Array) -> jax.Array:
-        """<x, theta> [] for x = arms[index], from the image of theta."""
+        """<x, theta> [] for x = arms[index], from the image of theta, O(d)."""
+        return dot(arms[index], image)
 
     def optimistic(
         self,
@@ -124,111 +141,26 @@ class Design(abc.ABC):
     ) -> jax.Array:
         """The arm of the largest <x, theta> + radius * width: its index [] int32, on a ball the arm [d] itself.
 
-        Args:
-            state: of this design.
-            arms: [K, d], or a `Ball`.
-            center: theta [d], or what `values` takes in its place.
-            radius: [], beta >= 0.
-            values: (arms [K, d], center) -> <x, theta> of every arm, [K].
+        The arms are [K, d] or a `Ball`, and the radius [] is at least 0. ``values(arms, center)`` is <x, theta> of all
+        arms, [K]; the center is theta [d], or what `values` takes in its place.
         """
         if isinstance(arms, Ball):
             return arms.optimistic(center, state.inverse, radius)
         return argmax_index(values(arms, center), self.squared_widths(state, arms), radius)
 
 
-class AnySetsState(NamedTuple):
-    """State of :class:`AnySets`.
-
-    Attributes:
-        gram: [d, d], V.
-        inverse: [d, d], V^-1.
-        log_det: [], ln(det V / det(lambda I)).
-        lost: [d, d], what rounding has kept out of V so far.
-    """
-
-    gram: jax.Array
-    inverse: jax.Array
-    log_det: jax.Array
-    lost: jax.Array
-
-
-class AnySets(Design):
-    """The design for any decision sets, in particular for those that change from pull to pull."""
-
-    def init(self, arms: Arms, ridge: jax.Array) -> AnySetsState:
-        """V_0 = lambda I, in the dtype of ``ridge``."""
-        identity = jnp.eye(self.dim, dtype=ridge.dtype)
-        return AnySetsState(ridge * identity, identity / ridge, jnp.zeros((), ridge.dtype), jnp.zeros_like(identity))
-
-    def add(
-        self, state: AnySetsState, arms: jax.Array, index: jax.Array, weight: jax.Array | None = None
-    ) -> tuple[AnySetsState, jax.Array]:
-        """V + w x x^T, O(d^2)."""
-        feature = arms[index]
-        if weight is not None:
-            feature = jnp.sqrt(weight) * feature
-        inverse, squared_width = rank_one_inverse(state.inverse, feature)
-        gram, lost = compensated(state.gram, state.lost, feature[:, None] * feature)
-        step = dot(inverse, feature)
-        after = AnySetsState(gram, inverse, state.log_det + jnp.log1p(squared_width), lost)
-        return after, step if weight is None else jnp.sqrt(weight) * step
-
-    def refresh(self, state: AnySetsState, arms: Arms, ridge: jax.Array) -> AnySetsState:
-        """The inverse and the determinant from V, O(d^3)."""
-        inverse, log_det = sweep_inverse(state.gram)
-        return state._replace(inverse=inverse, log_det=log_det - self.dim * jnp.log(ridge))
-
-    def gram(self, state: AnySetsState, arms: Arms, ridge: jax.Array) -> jax.Array:
-        """V."""
-        return state.gram
-
-    def times(self, state: AnySetsState, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
-        """V v, O(d^2)."""
-        return dot(state.gram, vector)
-
-    def norm(self, state: AnySetsState, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
-        """||v||_V, O(d^2)."""
-        return jnp.sqrt(jnp.maximum(dot(vector, dot(state.gram, vector)), 0))
-
-    def squared_widths(self, state: AnySetsState, arms: jax.Array) -> jax.Array:
-        """diag(A V^-1 A^T), O(K d^2)."""
-        return squared_widths(arms, state.inverse)
-
-    def squared_width(self, state: AnySetsState, arms: jax.Array, index: jax.Array) -> jax.Array:
-        """x^T V^-1 x, O(d^2)."""
-        feature = arms[index]
-        return jnp.maximum(dot(feature, dot(state.inverse, feature)), 0)
-
-    def image(self, arms: Arms, vector: jax.Array) -> jax.Array:
-        """The vector itself."""
-        return vector
-
-    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
-        """A theta, O(K d)."""
-        return dot(arms, image)
-
-    def value(self, image: jax.Array, arms: jax.Array, index: jax.Array) -> jax.Array:
-        """<x, theta>, O(d)."""
-        return dot(arms[index], image)
+AnySets = Design  # the form for any sets, by its name
 
 
 class FixedSetState(NamedTuple):
-    """State of :class:`FixedSet`.
+    """State of :class:`FixedSet`."""
 
-    Attributes:
-        counts: [K] int32, how often each arm entered V, or with weights a float, their sum;
-            V = lambda I + A^T diag(counts) A.
-        inverse: [d, d], V^-1.
-        squared_widths: [K], diag(A V^-1 A^T).
-        log_det: [], ln(det V / det(lambda I)).
-        lost: [K], what rounding has kept out of the sums of weights so far; None without weights.
-    """
-
+    # [K] int32, how often each arm entered V, or with weights a float, their sum; V = lambda I + A^T diag(counts) A
     counts: jax.Array
-    inverse: jax.Array
-    squared_widths: jax.Array
-    log_det: jax.Array
-    lost: jax.Array | None = None
+    inverse: jax.Array  # [d, d], V^-1
+    squared_widths: jax.Array  # [K], diag(A V^-1 A^T)
+    log_det: jax.Array  # [], ln(det V / det(lambda I))
+    lost: jax.Array | None = None  # [K], what rounding has kept out of the sums of weights so far; None without weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,59 +197,42 @@ class FixedSet(Design):
         self, state: FixedSetState, arms: jax.Array, index: jax.Array, weight: jax.Array | None = None
     ) -> tuple[FixedSetState, jax.Array]:
         """V + w x x^T, O(K d + d^2); a batch shares the arms, so its K d part is one product."""
-        if self.weighted:
-            return self._add_weighted(state, arms, index, jnp.ones((), arms.dtype) if weight is None else weight)
-        if weight is not None:
+        if weight is not None and not self.weighted:
             raise ValueError("weight: this design counts whole pulls; with_weights() gives the one that takes weights")
+        if weight is None and self.weighted:
+            weight = jnp.ones((), arms.dtype)
+
+        def weighted(numbers: jax.Array) -> jax.Array:
+            return numbers if weight is None else weight * numbers
+
         columns = jax.lax.optimization_barrier(arms.T)  # laid out anew once, not read with strides at every pull
         feature = arms[index]
         image = combined(state.inverse, feature)  # V^-1 x
-        grown = 1 + jnp.sum(feature * image)
+        grown = 1 + weighted(jnp.sum(feature * image))
         scaled = image / grown  # V_new^-1 x
         gains = combined(columns, scaled)
-        return (
-            FixedSetState(
-                counts=state.counts + (jnp.arange(arms.shape[0]) == index),  # no kernel takes in a scatter
-                inverse=state.inverse - image[:, None] * scaled,
-                squared_widths=state.squared_widths - gains * gains * grown,
-                log_det=state.log_det + jnp.log(grown),
-            ),
-            gains,
-        )
-
-    def _add_weighted(
-        self, state: FixedSetState, arms: jax.Array, index: jax.Array, weight: jax.Array
-    ) -> tuple[FixedSetState, jax.Array]:
-        assert state.lost is not None
-        columns = jax.lax.optimization_barrier(arms.T)
-        feature = arms[index]
-        image = combined(state.inverse, feature)  # V^-1 x
-        grown = 1 + weight * jnp.sum(feature * image)
-        scaled = image / grown  # V_new^-1 x
-        gains = combined(columns, scaled)
-        entered = jnp.where(jnp.arange(arms.shape[0]) == index, weight, 0)
-        counts, lost = compensated(state.counts, state.lost, entered)
+        here = jnp.arange(arms.shape[0]) == index  # no kernel takes in a scatter
+        if weight is None:
+            counts, lost = state.counts + here, None
+        else:
+            assert state.lost is not None
+            counts, lost = compensated(state.counts, state.lost, jnp.where(here, weight, 0))
         return (
             FixedSetState(
                 counts=counts,
-                inverse=state.inverse - image[:, None] * (weight * scaled),
-                squared_widths=state.squared_widths - gains * gains * (weight * grown),
+                inverse=state.inverse - image[:, None] * weighted(scaled),
+                squared_widths=state.squared_widths - gains * gains * weighted(grown),
                 log_det=state.log_det + jnp.log(grown),
                 lost=lost,
             ),
-            weight * gains,
+            weighted(gains),
         )
 
     def refresh(self, state: FixedSetState, arms: Arms, ridge: jax.Array) -> FixedSetState:
         """Inverse, widths and determinant from the counts, O(K d^2 + d^3)."""
         inverse, log_det = sweep_inverse(self.gram(state, arms, ridge))
-        return FixedSetState(
-            counts=state.counts,
-            inverse=inverse,
-            squared_widths=squared_widths(arms, inverse),
-            log_det=log_det - self.dim * jnp.log(ridge),
-            lost=state.lost,
-        )
+        widths = squared_widths(arms, inverse)
+        return state._replace(inverse=inverse, squared_widths=widths, log_det=log_det - self.dim * jnp.log(ridge))
 
     def gram(self, state: FixedSetState, arms: Arms, ridge: jax.Array) -> jax.Array:
         """V from the counts, O(K d^2)."""
@@ -345,7 +260,7 @@ class FixedSet(Design):
         """A v, O(K d)."""
         return dot(arms, vector)
 
-    def values(self, image: jax.Array, arms: jax.Array) -> jax.Array:
+    def values(self, arms: jax.Array, image: jax.Array) -> jax.Array:
         """The image itself."""
         return image
 

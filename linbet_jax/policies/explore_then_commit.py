@@ -8,28 +8,21 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from linbet_jax import theory
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_plan
 from linbet_jax.policies.gopt_elim import GoptElimParams, gopt_elim
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 
 
 class EtcParams(NamedTuple):
-    """Hyperparameters of explore-then-commit, all traced; delta and the horizon must be those of the schedule.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of explore-then-commit; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
-    horizon: Any
+    horizon: Any  # it and delta must be those of the schedule
 
 
 @functools.lru_cache(maxsize=256)
@@ -53,35 +46,21 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
         rows: rows of the design.
         copies: k, odd.
     """
-    one_phase = gopt_elim(dim, (theory.EliminationPhase(rows, copies),), estimator="bmm")
 
     def told(params: EtcParams) -> GoptElimParams:
         """Widths of 0: only the largest value is left when the phase is over."""
         zero = jnp.zeros_like(params.ridge)
-        return GoptElimParams(
-            ridge=params.ridge,
-            delta=params.delta,
-            theta_norm=zero,
-            raw_moment_bound=zero,
-            central_moment_bound=zero,
-            epsilon=zero + 1,
-            radius_scale=zero,
-            horizon=params.horizon,
-        )
+        none = dict.fromkeys(GoptElimParams._fields, zero)
+        return GoptElimParams(**none | {"epsilon": zero + 1} | params._asdict())
 
-    def update(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: EtcParams) -> Any:
-        return advance(state, arms, index, payoffs, told(params))
-
-    region, (advance,) = one_phase.region, one_phase.blind_updates("explore_then_commit")
+    one_phase = gopt_elim(dim, (theory.EliminationPhase(rows, copies),), estimator="bmm").inside(
+        "explore_then_commit", told
+    )
+    region = one_phase.region
     assert region is not None
-    return Policy(
+    return one_phase._replace(
         name="explore_then_commit",
-        init=lambda arms, params: one_phase.init(arms, told(params)),
-        select=lambda key, state, arms, params: one_phase.select(key, state, arms, told(params)),
-        update=update,
-        region=lambda state, arms, params: Region(region(state, arms, told(params)).center),  # no width is claimed
-        finite=one_phase.finite,
-        about=About(check=check_params),
+        region=lambda state, arms, params: Region(region(state, arms, params).center),  # no width is claimed
     )
 
 
@@ -92,7 +71,6 @@ def explore_then_commit(dim: int, *, rows: int, copies: int) -> Policy:
     cost=Cost(0.1, 1e-4, 2e-4),
     source="derived here",
     assumption="an unknown moment",
-    rate=functools.partial(theory.regret_exponent, "explore_then_commit"),
     regret="d^½ T^(1-2ε/(3+3ε))",
     valid="adaptive",
     sets="one finite",
@@ -109,16 +87,8 @@ def make_explore_then_commit(setup: Setup) -> tuple[Policy, EtcParams]:
         )
     schedule = functools.partial(theory.etc_schedule, dim=setup.bandit.dim, num_arms=setup.bandit.num_arms)
     phase = schedule(setup.horizon, delta=setup.delta)
-
-    def check(params: EtcParams) -> None:
-        check_params(params)
-        if schedule(int(params.horizon), delta=params.delta) != phase:
-            raise ValueError(
-                f"delta={params.delta}, horizon={params.horizon:.0f}: they need another design than this"
-                " explore_then_commit was made for; make_policy again instead of replacing these parameters"
-            )
-
+    need = "another design than this explore_then_commit was made for"
+    check = check_plan(schedule, phase, need, "delta")
     policy = explore_then_commit(setup.bandit.dim, rows=phase.rows, copies=phase.copies)
     facts = (("k", phase.copies), ("rows", phase.rows))
-    params = EtcParams(ridge=setup.ridge, delta=setup.delta, horizon=float(setup.horizon))
-    return policy._replace(about=About(check=check, facts=facts)), params
+    return policy._replace(about=About(check=check, facts=facts)), setup.params(EtcParams)

@@ -27,7 +27,7 @@ from linbet_jax.kernels.fixed_design import (
 )
 from linbet_jax.kernels.gram import combined, compensated, dot, ridge_estimates, summed
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, check_plan, choice
 from linbet_jax.policies.designs import Arms
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -37,18 +37,7 @@ MOST = {"float32": 1e30, "float64": 1e300}  # a payoff further from its referenc
 
 
 class GoptElimParams(NamedTuple):
-    """Hyperparameters of G-optimal elimination, all traced; horizon and delta must be those of the schedule.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies the widths that eliminate; 1 is literal.
-        horizon: T, the pulls the schedule was made for.
-    """
+    """Hyperparameters of gopt_elim; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -56,44 +45,30 @@ class GoptElimParams(NamedTuple):
     raw_moment_bound: Any
     central_moment_bound: Any
     epsilon: Any
-    radius_scale: Any
-    horizon: Any
+    radius_scale: Any  # multiplies the widths that eliminate
+    horizon: Any  # it and delta must be those of the schedule
 
 
 class GoptElimState(NamedTuple):
-    """State of G-optimal elimination: memory O(K d), with medians also O(d k); independent of T.
+    """State of G-optimal elimination: memory O(K d), with medians also O(d k); independent of T."""
 
-    Attributes:
-        pulls: [] int32, t. The same in every replication: under ``vmap`` it stays one number, and what happens at the
-            end of a phase alone is computed there alone.
-        active: [K] bool, the arms still in play.
-        until: [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. When all
-            phases are over, how many survivors there are up to each arm.
-        counts: [K] int32, n_x, rows of this phase's design.
-        images: [d, K], A^-1 X^T of this phase's design: a pull of x counts U[a, x] = <a, A^-1 x> for arm a.
-        references: [K], r_x.
-        offset: [K], sum_x n_x U[a, x] r_x of every arm a.
-        widths: [K], e_a, literal.
-        tally: what the estimator keeps of this phase's payoffs.
-        best: [] int32, the arm that looked best when the last phase ended; -1 if its estimates were not finite.
-        values: [K], r_a of the last whole phase; 0 before.
-        errors: [K], e_a of these, literal; infinite before.
-        fitted: [K] int32, rows of the design that these came from.
-    """
-
+    # [] int32, t. The same in every replication: under ``vmap`` it stays one number, and what happens at the end of a
+    # phase alone is computed there alone
     pulls: jax.Array
-    active: jax.Array
+    active: jax.Array  # [K] bool, the arms still in play
+    # [K] int32, pulls of the phase after which each arm is done: arms are pulled in their order. When all phases are
+    # over, how many survivors there are up to each arm
     until: jax.Array
-    counts: jax.Array
-    images: jax.Array
-    references: jax.Array
-    offset: jax.Array
-    widths: jax.Array
-    tally: Any
-    best: jax.Array
-    values: jax.Array
-    errors: jax.Array
-    fitted: jax.Array
+    counts: jax.Array  # [K] int32, n_x, rows of this phase's design
+    images: jax.Array  # [d, K], A^-1 X^T of this phase's design: a pull of x counts U[a, x] = <a, A^-1 x> for arm a
+    references: jax.Array  # [K], r_x
+    offset: jax.Array  # [K], sum_x n_x U[a, x] r_x of every arm a
+    widths: jax.Array  # [K], e_a, literal
+    tally: Any  # what the estimator keeps of this phase's payoffs
+    best: jax.Array  # [] int32, the arm that looked best when the last phase ended; -1 if its estimates were not finite
+    values: jax.Array  # [K], r_a of the last whole phase; 0 before
+    errors: jax.Array  # [K], e_a of these, literal; infinite before
+    fitted: jax.Array  # [K] int32, rows of the design that these came from
 
 
 class _Pull(NamedTuple):
@@ -129,17 +104,12 @@ class _Estimator(NamedTuple):
 
 
 class SumTally(NamedTuple):
-    """What Catoni's and the truncated estimate keep.
+    """What Catoni's and the truncated estimate keep."""
 
-    Attributes:
-        limit: [K], Catoni's scale s_a, or the level H_a of truncation.
-        total: [K], the sum of psi(s_a U[a, x] (y - r_x)), or of the U[a, x] (y - r_x) within the level; compensated.
-        lost: [K], what rounding has kept out of it so far.
-    """
-
-    limit: jax.Array
+    limit: jax.Array  # [K], Catoni's scale s_a, or the level H_a of truncation
+    # [K], the sum of psi(s_a U[a, x] (y - r_x)), or of the U[a, x] (y - r_x) within the level; compensated
     total: jax.Array
-    lost: jax.Array
+    lost: jax.Array  # [K], what rounding has kept out of it so far
 
     def plus(self, terms: jax.Array) -> SumTally:
         """One more term of every arm."""
@@ -410,12 +380,8 @@ def gopt_elim(
     Raises:
         ValueError: for an unknown option.
     """
-    for field, value, allowed in (
-        ("estimator", estimator, ("catoni", "btc", "bmm")),
-        ("leftover", leftover, ("greedy", "uniform")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{field}={value!r}: allowed are {', '.join(map(repr, allowed))}")
+    choice("estimator", estimator, "catoni", "btc", "bmm", between=", ")
+    choice("leftover", leftover, "greedy", "uniform", between=", ")
     if estimator == "bmm":
         robust = _bmm(dim, max(phase.copies for phase in phases))
     else:
@@ -435,12 +401,11 @@ def gopt_elim(
 @register(
     "gopt_elim",
     label="G-opt. elimination",
+    told=("epsilon", "raw_moment_bound", "central_moment_bound", "theta_norm"),
     color="#AA4499",
     cost=Cost(0.1, 5e-4, 2e-4),
     source="after Tajdini, Scarlett, Jamieson 2025",
     assumption="both moments",
-    moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "gopt_elim"),
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
@@ -448,14 +413,7 @@ def gopt_elim(
     memory="K d",
 )
 def make_gopt_elim(
-    setup: Setup,
-    *,
-    estimator: str = "catoni",
-    leftover: str = "greedy",
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
+    setup: Setup, *, estimator: str = "catoni", leftover: str = "greedy"
 ) -> tuple[Policy, GoptElimParams]:
     """G-optimal elimination with the schedule of the horizon."""
     if setup.bandit.changing:
@@ -470,26 +428,9 @@ def make_gopt_elim(
         medians=estimator == "bmm",
     )
     phases = schedule(setup.horizon, delta=setup.delta)
-
-    def check(params: GoptElimParams) -> None:
-        check_params(params)
-        if schedule(int(params.horizon), delta=params.delta) != phases:
-            raise ValueError(
-                f"delta={params.delta}, horizon={params.horizon:.0f}: they need other phases than this gopt_elim was"
-                " made for; make_policy again instead of replacing these parameters"
-            )
-
+    check = check_plan(schedule, phases, "other phases than this gopt_elim was made for", "delta")
     policy = gopt_elim(setup.bandit.dim, phases, estimator=estimator, leftover=leftover)
-    params = GoptElimParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+    params = setup.params(GoptElimParams)
     facts: list[tuple[str, float]] = [("phases", len(phases)), ("n_1", phases[0].rows), ("n_last", phases[-1].rows)]
     if estimator == "bmm":
         facts.append(("k", phases[-1].copies))

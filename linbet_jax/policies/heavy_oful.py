@@ -27,8 +27,9 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.gram import dot, rank_one_inverse, sweep_inverse
-from linbet_jax.policies._checks import check_params, flag
+from linbet_jax.policies._checks import flag
 from linbet_jax.policies.designs import Arms, Design
+from linbet_jax.policies.hvt_ucb import check_positive, constants_of, facts_of, weight_of
 from linbet_jax.policies.policy import About, Buffers, Policy, Region, SeesScale
 from linbet_jax.policies.registry import Cost, Setup, register
 
@@ -40,51 +41,29 @@ _MARGIN = 1 - 1e-6  # of the distance that theta may move before the history is 
 
 
 class HeavyOfulParams(NamedTuple):
-    """Hyperparameters of heavy_oful, all traced.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
-        epsilon: in (0, 1].
-        radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of heavy_oful; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
     theta_norm: Any
     arm_norm: Any
-    central_moment_bound: Any
+    central_moment_bound: Any  # positive; heteroscedastic: of the noise over its scale
     epsilon: Any
-    radius_scale: Any
+    radius_scale: Any  # multiplies the radius of the index and the region; t0 and the cap never see it
     horizon: Any
 
 
 class HeavyOfulState(NamedTuple):
-    """State of heavy_oful: memory O(T d).
+    """State of heavy_oful: memory O(T d)."""
 
-    Attributes:
-        design: of the arms played, with their weights w: V.
-        history: [T, d + 2], rows sqrt(w) x, sqrt(w) y and sqrt(w) h; rows of zeros are free.
-        center: [d], theta, the minimiser.
-        inverse: [d, d], of lambda I + sum w x x^T over the payoffs within their levels.
-        anchor: [d], the theta at which the history was read last.
-        slack: [], how far from the anchor no payoff changes sides of its level.
-        sound: [] bool, whether every minimiser was found.
-        pulls: [] int32, t. The same in every replication.
-    """
-
-    design: Any
-    history: jax.Array
-    center: jax.Array
-    inverse: jax.Array
-    anchor: jax.Array
-    slack: jax.Array
-    sound: jax.Array
-    pulls: jax.Array
+    design: Any  # of the arms played, with their weights w: V
+    history: jax.Array  # [T, d + 2], rows sqrt(w) x, sqrt(w) y and sqrt(w) h; rows of zeros are free
+    center: jax.Array  # [d], theta, the minimiser
+    inverse: jax.Array  # [d, d], of lambda I + sum w x x^T over the payoffs within their levels
+    anchor: jax.Array  # [d], the theta at which the history was read last
+    slack: jax.Array  # [], how far from the anchor no payoff changes sides of its level
+    sound: jax.Array  # [] bool, whether every minimiser was found
+    pulls: jax.Array  # [] int32, t. The same in every replication
 
 
 class _Reading(NamedTuple):
@@ -106,11 +85,8 @@ class _Search(NamedTuple):
     readings: jax.Array  # [] int32
 
 
-def _constants(dim: int, params: HeavyOfulParams) -> tuple[Any, Any]:
-    """t0, and beta before radius_scale."""
-    told = params._asdict()
-    move = theory.heavy_oful_move(dim=dim, **theory.arguments(theory.heavy_oful_move, told))
-    return move, theory.heavy_oful_radius(move=move, **theory.arguments(theory.heavy_oful_radius, told))
+_constants = functools.partial(constants_of, "heavy_oful")
+_check = functools.partial(check_positive, "heavy_oful", "nothing")
 
 
 def _read(history: jax.Array, pulls: jax.Array, center: jax.Array, *, ridge: Any) -> _Reading:
@@ -149,7 +125,8 @@ def _searched(
         step = jnp.where(search.cautious, dot(gram_inverse, gradient), dot(search.reading.inverse, gradient))
         trial = search.center - jnp.where(first, 0, step)
         reading = read(trial)
-        size = _size(reading.gradient, gram_inverse)
+        # In the norm of V^-1 the gradient is about how far theta is from the minimiser in the norm of V.
+        size = jnp.sqrt(jnp.maximum(dot(reading.gradient, dot(gram_inverse, reading.gradient)), 0))
         taken = first | (size <= jnp.where(search.cautious, search.size, 0.5 * search.size))
 
         def keep(new: jax.Array, old: jax.Array) -> jax.Array:
@@ -165,11 +142,6 @@ def _searched(
         )
 
     return jax.lax.while_loop(unsettled, improve, start)
-
-
-def _size(gradient: jax.Array, gram_inverse: jax.Array) -> jax.Array:
-    """The gradient in the norm of V^-1: about how far theta is from the minimiser in the norm of V."""
-    return jnp.sqrt(jnp.maximum(dot(gradient, dot(gram_inverse, gradient)), 0))
 
 
 @functools.lru_cache(maxsize=128)
@@ -212,24 +184,14 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
         return design.optimistic(state.design, arms, state.center, radius, dot)
 
     def update(
-        state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: HeavyOfulParams
+        state: HeavyOfulState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, *rest: Any
     ) -> HeavyOfulState:
-        return scaled(state, arms, index, payoffs, None, params)
-
-    def scaled(
-        state: HeavyOfulState,
-        arms: jax.Array,
-        index: jax.Array,
-        payoffs: jax.Array,
-        scales: jax.Array | None,
-        params: HeavyOfulParams,
-    ) -> HeavyOfulState:
+        params = rest[-1]  # before them the scales where they are seen
         move, radius = _constants(dim, params)
         cap = theory.hvt_cap(move=move, radius=radius)
-        square = 1 if scales is None else scales[0] ** 2
+        square = rest[0][0] ** 2 if heteroscedastic else 1
         squared_width = design.squared_width(state.design, arms, index) / square
-        wide = squared_width > cap
-        weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
+        weight = weight_of(squared_width, cap)
         squared = jnp.maximum(weight * squared_width, jnp.finfo(payoffs.dtype).tiny)  # u^2
         level = move * jnp.sqrt((1 + squared) / squared)  # sqrt(weight) h
         weight = weight / square
@@ -290,7 +252,7 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
         name="heavy_oful",
         init=init,
         select=select,
-        update=SeesScale(scaled) if heteroscedastic else update,
+        update=SeesScale(update) if heteroscedastic else update,
         region=region,
         refresh=refresh,
         finite=lambda state: jnp.isfinite(jnp.sum(state.center)) & state.sound,
@@ -299,59 +261,24 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
     )
 
 
-def _check(params: HeavyOfulParams) -> None:
-    check_params(params)
-    if float(params.central_moment_bound) == 0:
-        raise ValueError(
-            f"central_moment_bound={params.central_moment_bound!r}: must be positive for heavy_oful, which otherwise"
-            " clips every payoff to nothing"
-        )
-
-
 @register(
     "heavy_oful",
     label="Heavy-OFUL",
+    told=("epsilon", "central_moment_bound", "theta_norm", "arm_norm"),
     color="#332288",
     cost=Cost(0.8, 7e-4, 1e-2),
     source="after Huang, Zhong, Wang, Yang 2023",
     assumption="central moment",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "heavy_oful"),
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d² + t d² rarely",
     memory="T d",
 )
-def make_heavy_oful(
-    setup: Setup,
-    *,
-    heteroscedastic: bool = False,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
-) -> tuple[Policy, HeavyOfulParams]:
-    """heavy_oful with a history of the horizon's length.
-
-    Raises:
-        ValueError: for c = 0, for a bandit that bounds no ||x|| where `arm_norm` is not given, and for
-            `heteroscedastic` where the noise reveals no scale.
-    """
+def make_heavy_oful(setup: Setup, *, heteroscedastic: bool = False) -> tuple[Policy, HeavyOfulParams]:
+    """heavy_oful with a history of the horizon's length."""
     revealed = flag("heteroscedastic", heteroscedastic)
-    params = HeavyOfulParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        arm_norm=setup.known("arm_norm", arm_norm),
-        central_moment_bound=setup.central_moment("heavy_oful", central_moment_bound, revealed),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+    params = setup.params(HeavyOfulParams, central_moment_bound=setup.central_moment("heavy_oful", revealed))
     _check(params)
-    move, beta = _constants(setup.bandit.dim, params)
-    facts: tuple[tuple[str, float], ...] = (("t0", move),)
-    if math.isfinite(beta):  # else each replication has its own
-        facts += (("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta)))
+    facts = facts_of(*_constants(setup.bandit.dim, params))
     policy = heavy_oful(setup.design, history=setup.horizon, heteroscedastic=revealed)
     return policy.with_notes(facts=facts), params

@@ -46,48 +46,49 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class HvtParams(NamedTuple):
-    """Hyperparameters of hvt_ucb, all traced.
+    """Hyperparameters of hvt_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
-    Attributes:
-        ridge: lambda > 0, the one in use.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        arm_norm: D >= ||x||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}, positive; heteroscedastic: of the noise over its scale.
-        epsilon: in (0, 1].
-        clip_scale: multiplies t0; 1 is the plain form.
-        radius_scale: multiplies the radius of the index and the region; t0 and the cap never see it.
-        horizon: T, the pulls the parameters were made for.
-    """
-
-    ridge: Any
+    ridge: Any  # the one in use
     delta: Any
     theta_norm: Any
     arm_norm: Any
-    central_moment_bound: Any
+    central_moment_bound: Any  # positive; heteroscedastic: of the noise over its scale
     epsilon: Any
-    clip_scale: Any
-    radius_scale: Any
+    clip_scale: Any  # multiplies t0; 1 is the plain form
+    radius_scale: Any  # multiplies the radius of the index and the region; t0 and the cap never see it
     horizon: Any
 
 
-def _move(dim: int, params: HvtParams) -> Any:
-    """t0, the farthest one payoff moves the estimate."""
-    return theory.hvt_move(dim=dim, **theory.arguments(theory.hvt_move, params._asdict()))
+def constants_of(policy: str, dim: int, params: Any) -> tuple[Any, Any]:
+    """t0, the farthest one payoff moves the estimate, and beta before radius_scale, by these formulas."""
+    move = theory.at(getattr(theory, f"{policy}_move"), params, dim=dim)
+    return move, theory.at(getattr(theory, f"{policy}_radius"), params, move=move)
 
 
-def _radius(move: Any, params: HvtParams) -> Any:
-    """beta before radius_scale."""
-    return theory.hvt_radius(move=move, **theory.arguments(theory.hvt_radius, params._asdict()))
+def facts_of(move: float, beta: float) -> tuple[tuple[str, float], ...]:
+    """t0, beta and the cap; where each replication has its own S, t0 alone."""
+    if not math.isfinite(beta):
+        return (("t0", move),)
+    return ("t0", move), ("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta))
 
 
-def _check(params: HvtParams) -> None:
+def weight_of(squared_width: jax.Array, cap: Any) -> jax.Array:
+    """min(1, cap / ||x||^2)."""
+    wide = squared_width > cap
+    return jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)
+
+
+def check_positive(policy: str, clipped: str, params: Any) -> None:
+    """Checks every field, and that c is not 0, where payoffs are `clipped`."""
     check_params(params)
     if float(params.central_moment_bound) == 0:
         raise ValueError(
-            f"central_moment_bound={params.central_moment_bound!r}: must be positive for hvt_ucb, which otherwise clips"
-            " every payoff to the estimate"
+            f"central_moment_bound={params.central_moment_bound!r}: must be positive for {policy}, which otherwise"
+            f" clips every payoff to {clipped}"
         )
+
+
+_check = functools.partial(check_positive, "hvt_ucb", "the estimate")
 
 
 @functools.lru_cache(maxsize=128)
@@ -100,15 +101,13 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
     """
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: HvtParams) -> jax.Array:
-        return params.radius_scale * _radius(_move(design.dim, params), params)
+        return params.radius_scale * constants_of("hvt", design.dim, params)[1]
 
     def adapt(
         payoff: jax.Array, value: jax.Array, squared_width: jax.Array, params: HvtParams
     ) -> tuple[jax.Array, jax.Array]:
-        move = _move(design.dim, params)
-        cap = theory.hvt_cap(move=move, radius=_radius(move, params))
-        wide = squared_width > cap
-        weight = jnp.where(wide, cap / jnp.where(wide, squared_width, 1), 1)  # min(1, cap / ||x||^2)
+        move, radius = constants_of("hvt", design.dim, params)
+        weight = weight_of(squared_width, theory.hvt_cap(move=move, radius=radius))
         squared = weight * squared_width  # u^2
         # h = t0 sqrt((1 + u^2) / u^2) / sqrt(weight), large and finite for x = 0
         level = move * jnp.sqrt((1 + squared) / jnp.maximum(weight * squared, jnp.finfo(payoff.dtype).tiny))
@@ -134,61 +133,36 @@ def hvt_ucb(design: Design, *, heteroscedastic: bool = False) -> Policy:
 @register(
     "hvt_ucb",
     label="Hvt-UCB",
+    told=("epsilon", "central_moment_bound", "theta_norm", "arm_norm"),
     color="#7A3E9D",
     cost=Cost(0.2, 5e-4, 4e-4),
     source="after Wang, Zhang, Zhao, Zhou 2025",
     assumption="central moment",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "hvt_ucb"),
     regret="d T^(1/(1+ε))",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
 def make_hvt_ucb(
-    setup: Setup,
-    *,
-    no_cap: bool = True,
-    clip_scale: float = 1.0,
-    heteroscedastic: bool = False,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
+    setup: Setup, *, no_cap: bool = True, clip_scale: float = 1.0, heteroscedastic: bool = False
 ) -> tuple[Policy, HvtParams]:
-    """hvt_ucb with the smallest ridge at which no arm is wider than the cap, where there is one.
-
-    Raises:
-        ValueError: for c = 0, for a bandit that bounds no ||x|| where `arm_norm` is not given, and for
-            `heteroscedastic` where the noise reveals no scale.
-    """
+    """hvt_ucb with the smallest ridge at which no arm is wider than the cap, where there is one."""
     revealed = flag("heteroscedastic", heteroscedastic)
-    params = HvtParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        arm_norm=setup.known("arm_norm", arm_norm),
-        central_moment_bound=setup.central_moment("hvt_ucb", central_moment_bound, revealed),
-        epsilon=setup.known("epsilon", epsilon),
+    params = setup.params(
+        HvtParams,
+        central_moment_bound=setup.central_moment("hvt_ucb", revealed),
         clip_scale=number("clip_scale", clip_scale),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
     )
     _check(params)
     dim = setup.bandit.dim
     notes: tuple[str, ...] = ()
     if flag("no_cap", no_cap):
-        asked = theory.arguments(theory.hvt_uncapped_ridge, params._asdict())
-        ridge = theory.hvt_uncapped_ridge(dim=dim, **asked)
+        ridge = theory.at(theory.hvt_uncapped_ridge, params, dim=dim)
         if ridge is not None:
             params = params._replace(ridge=ridge)
             if ridge > setup.horizon * params.arm_norm**2:
                 notes = (f"hvt_ucb's ridge, {ridge:.3g}, weighs more than all {setup.horizon} pulls",)
         elif params.arm_norm > 0:
             notes = (f"hvt_ucb caps its weights at ridge={setup.ridge:g}: no ridge makes all of them 1",)
-    move = _move(dim, params)
-    beta = _radius(move, params)
-    facts: tuple[tuple[str, float], ...] = (("lambda", params.ridge), ("t0", move))
-    if math.isfinite(beta):  # else each replication has its own
-        facts += (("beta", beta), ("cap", theory.hvt_cap(move=move, radius=beta)))
+    facts = (("lambda", params.ridge), *facts_of(*constants_of("hvt", dim, params)))
     return hvt_ucb(setup.design, heteroscedastic=revealed).with_notes(facts=facts, notes=notes), params

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from linbet_jax.policies import registry
 
-__all__ = ["policy_label"]
-
 
 def policy_label(policy: str, radius_scale: float = 1.0) -> str:
     """Name of a policy as legends and tables write it; every radius_scale but the paper's 1 is in it."""

@@ -22,46 +22,28 @@ _REFINEMENTS = 2  # Newton steps of a refresh: each squares the relative error o
 
 
 class LintsParams(NamedTuple):
-    """Hyperparameters of LinTS, all traced.
+    """Hyperparameters of LinTS; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
-    Attributes:
-        ridge: lambda > 0; the paper's is 1.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||; it enters the confidence region alone.
-        noise_scale: R, the sub-Gaussian scale of the noise, as OFUL's.
-        radius_scale: multiplies v and the region's radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
-    """
-
-    ridge: Any
+    ridge: Any  # the paper's is 1
     delta: Any
-    theta_norm: Any
-    noise_scale: Any
-    radius_scale: Any
+    theta_norm: Any  # enters the confidence region alone
+    noise_scale: Any  # as OFUL's
+    radius_scale: Any  # multiplies v and the region's radius; 1 is the paper
     horizon: Any
 
 
 class LintsState(NamedTuple):
-    """State of LinTS: memory O(d^2), for a fixed set O(K) more; independent of T.
+    """State of LinTS: memory O(d^2), for a fixed set O(K) more; independent of T."""
 
-    Attributes:
-        played: what gives V: for a fixed set [K] int32, how often each arm was played; else V [d, d] and what rounding
-            has kept out of it.
-        root: [d, d], N with N^T N = V^-1.
-        turned: [d, d], its transpose: every product then runs over contiguous numbers.
-        log_det: [], ln(det V / det(lambda I)).
-        center: [d], the ridge estimate.
-        moments: [d], sum x y.
-        lost: [d], what rounding has kept out of the moments so far.
-    """
-
+    # what gives V: for a fixed set [K] int32, how often each arm was played; else V [d, d] and what rounding has kept
+    # out of it
     played: Any
-    root: jax.Array
-    turned: jax.Array
-    log_det: jax.Array
-    center: jax.Array
-    moments: jax.Array
-    lost: jax.Array
+    root: jax.Array  # [d, d], N with N^T N = V^-1
+    turned: jax.Array  # [d, d], its transpose: every product then runs over contiguous numbers
+    log_det: jax.Array  # [], ln(det V / det(lambda I))
+    center: jax.Array  # [d], the ridge estimate
+    moments: jax.Array  # [d], sum x y
+    lost: jax.Array  # [d], what rounding has kept out of the moments so far
 
 
 @functools.lru_cache(maxsize=128)
@@ -97,9 +79,7 @@ def lints(design: Design) -> Policy:
         return LintsState(played, root, root, start.log_det, zero, zero, zero)
 
     def select(key: jax.Array, state: LintsState, arms: jax.Array, params: LintsParams) -> jax.Array:
-        scale = params.radius_scale * theory.lints_scale(
-            params.horizon, dim=design.dim, delta=params.delta, noise_scale=params.noise_scale
-        )
+        scale = params.radius_scale * theory.at(theory.lints_scale, params, dim=design.dim)
         drawn = state.center + scale * combined(state.root, normals(key, design.dim, state.root.dtype))
         if isinstance(arms, Ball):
             return arms.best(drawn)
@@ -146,18 +126,9 @@ def lints(design: Design) -> Policy:
 
     def region(state: LintsState, arms: Arms, params: LintsParams) -> Region:
         played = as_design(state)
-        radius = theory.oful_radius(
-            log_det_ratio=state.log_det,
-            delta=params.delta,
-            noise_scale=params.noise_scale,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
-        return Region(
-            design.solve(played, arms, params.ridge, state.moments),
-            params.radius_scale * radius,
-            lambda v: design.norm(played, arms, params.ridge, v),
-        )
+        radius = params.radius_scale * theory.at(theory.oful_radius, params, log_det_ratio=state.log_det)
+        center = design.solve(played, arms, params.ridge, state.moments)
+        return Region(center, radius, lambda v: design.norm(played, arms, params.ridge, v))
 
     return Policy(
         name="lints",
@@ -174,28 +145,19 @@ def lints(design: Design) -> Policy:
 @register(
     "lints",
     label="LinTS",
+    told=("noise_scale", "theta_norm"),
     color="#44AA99",
     cost=Cost(0.3, 4e-4, 6e-4),
     source="Agrawal, Goyal 2013",
     assumption="sub-Gaussian noise",
-    rate=functools.partial(theory.regret_exponent, "lints"),
     regret="d^(3/2) T^½",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
-def make_lints(
-    setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
-) -> tuple[Policy, LintsParams]:
+def make_lints(setup: Setup) -> tuple[Policy, LintsParams]:
     """LinTS; where the noise has no standard deviation its scale is 1, with a note."""
-    scale, notes = setup.noise_scale("LinTS", noise_scale)
-    params = LintsParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        noise_scale=scale,
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
-    v = theory.lints_scale(params.horizon, dim=setup.bandit.dim, delta=params.delta, noise_scale=scale)
+    scale, notes = setup.noise_scale("LinTS")
+    params = setup.params(LintsParams, noise_scale=scale)
+    v = theory.at(theory.lints_scale, params, dim=setup.bandit.dim)
     return lints(setup.design).with_notes(facts=(("v", v),), notes=notes), params

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
 from linbet_jax.policies import registry
-from linbet_jax.policies._checks import count, number
+from linbet_jax.policies._checks import choice, count, number
 from linbet_jax.policies.crmm import quantile_of, symmetric_or_refused
-from linbet_jax.policies.policy import About, Buffers, Policy, Update
+from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
 
 BASES = ("oful", "lints", "menu", "tofu", "mom", "crt", "hvt_ucb", "crtm", "heavy_oful")  # index policies, and LinTS
@@ -56,29 +56,19 @@ def mean_of_medians(policy: Policy, *, groups: int, blocks: int = 1) -> Policy:
 def _wrapped(policy: Policy, groups: int, blocks: int) -> Policy:
     """The functions alone: equal policies share one program."""
     pulls = groups * blocks
+    base = policy.inside("a median", lambda params: told_to_base(params, pulls))
 
-    def told(params: Any) -> Any:
-        return told_to_base(params, pulls)
+    def once(update: Any, state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
+        medians = jax.vmap(lambda part: median_of_means(part, groups))(payoffs.reshape(-1, groups))
+        means = jnp.mean(medians.reshape(-1, blocks), axis=1)
+        return update(state, arms, index, means, params)
 
-    def once(update: Update) -> Update:
-        def updated(state: Any, arms: jax.Array, index: jax.Array, payoffs: jax.Array, params: Any) -> Any:
-            medians = jax.vmap(lambda part: median_of_means(part, groups))(payoffs.reshape(-1, groups))
-            means = jnp.mean(medians.reshape(-1, blocks), axis=1)
-            return update(state, arms, index, means, told(params))
-
-        return updated
-
-    region, refresh, buffers = policy.region, policy.refresh, policy.buffers
-    return Policy(
+    wrap = functools.partial(mean_of_medians, groups=groups, blocks=blocks)
+    return base._replace(
         name="mean_of_medians",
-        init=lambda arms, params: policy.init(arms, told(params)),
-        select=lambda key, state, arms, params: policy.select(key, state, arms, told(params)),
-        update=tuple(once(update) for update in policy.blind_updates("a median")),
+        update=tuple(functools.partial(once, update) for update in base.updates),
         pulls_per_epoch=pulls * policy.pulls_per_epoch,
-        region=None if region is None else lambda state, arms, params: region(state, arms, told(params)),
-        refresh=None if refresh is None else lambda state, arms, params: refresh(state, arms, told(params)),
-        finite=policy.finite,
-        buffers=None if buffers is None else _buffers(buffers, groups, blocks),
+        buffers=policy.buffers and policy.buffers.around(wrap, lambda most: (most + 1) * pulls - 1),
     )
 
 
@@ -93,28 +83,14 @@ def told_to_base(params: Any, pulls: int) -> Any:
     return params._replace(**changes) if changes else params
 
 
-def _buffers(buffers: Buffers, groups: int, blocks: int) -> Buffers:
-    def wrapped(policy: Policy) -> Policy:
-        return mean_of_medians(policy, groups=groups, blocks=blocks)
-
-    overflowed, enlarge, max_pulls = buffers
-    pulls = groups * blocks
-    return Buffers(
-        overflowed=overflowed,
-        enlarge=None if enlarge is None else lambda: wrapped(enlarge()),
-        max_pulls=None if max_pulls is None else (max_pulls + 1) * pulls - 1,
-    )
-
-
 @register(
     "mean_of_medians",
     label="Mean of medians",
+    told=("mean_bound", "epsilon", "central_moment_bound", "theta_norm", "arm_norm"),
     color="#6699CC",
     cost=Cost(0.06, 3e-5, 2e-5),
     source="after Zhong, Huang, Yang, Wang 2021",
     assumption="symmetric noise",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "mean_of_medians"),
     regret="d T^½",
     valid="adaptive",
     time="(K d + d²)/n",
@@ -128,39 +104,21 @@ def make_mean_of_medians(
     blocks: int = 1,
     assume_symmetric: bool = False,
     quantile: float | None = None,
-    mean_bound: float | None = None,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    arm_norm: float | None = None,
 ) -> tuple[Policy, Any]:
-    """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2.
-
-    Raises:
-        ValueError: where the noise is not known to be symmetric and `assume_symmetric` is False, where the horizon
-            holds no epoch, and what the base refuses of T/n pulls.
-    """
-    if base not in BASES:
-        raise ValueError(f"base={base!r}: allowed are {', '.join(map(repr, BASES))}")
+    """A policy of the registry on medians, told eps = 1, c = R^2/k', b = c + L^2, the scale R/sqrt(k') and delta/2."""
+    choice("base", base, *BASES, between=", ")
     blocks = count("blocks", blocks)
     notes = symmetric_or_refused("mean_of_medians", setup, assume_symmetric)
-    scale, more = quantile_of(  # R
-        "mean_of_medians", setup, quantile=quantile, central_moment_bound=central_moment_bound, epsilon=epsilon
-    )
+    scale, more = quantile_of("mean_of_medians", setup, quantile)  # R
     schedule = functools.partial(theory.mean_of_medians_schedule, blocks=blocks)
     groups, epochs = schedule(setup.horizon, delta=setup.delta)
     options = registry.options(base)
-    known: dict[str, Any] = {"epsilon": 1.0, "central_moment_bound": scale * scale / blocks}
-    known["noise_scale"] = scale / math.sqrt(blocks)
+    given = {field: number(field, value) for field, value in setup.given.items() if value is not None}
+    variance = scale * scale / blocks
+    known = given | {"epsilon": 1.0, "central_moment_bound": variance, "noise_scale": scale / math.sqrt(blocks)}
     if "raw_moment_bound" in options:
-        largest = setup.known("mean_bound", mean_bound)
-        known["raw_moment_bound"] = scale * scale / blocks + largest * largest
-    elif mean_bound is not None:
-        number("mean_bound", mean_bound)
-    if theta_norm is not None:
-        known["theta_norm"] = setup.theta_norm
-    if arm_norm is not None:
-        known["arm_norm"] = number("arm_norm", arm_norm)
+        largest = setup.known("mean_bound")
+        known["raw_moment_bound"] = variance + largest * largest
     try:
         policy, params = registry.made(  # medians have a mean whether or not the noise has
             base,

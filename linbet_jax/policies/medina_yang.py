@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from linbet_jax import theory
 from linbet_jax.kernels.medians import median_of_means
-from linbet_jax.policies._checks import check_params, flag
+from linbet_jax.policies._checks import check_plan, choice, flag
 from linbet_jax.policies.designs import Design
 from linbet_jax.policies.policy import About, Policy
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -18,18 +18,7 @@ from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 
 
 class MomParams(NamedTuple):
-    """Hyperparameters of MoM, all traced; delta, epsilon and the horizon must be those that r and q were made for.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
-        epochs: m, the epochs of the schedule.
-    """
+    """Hyperparameters of MoM; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -37,13 +26,15 @@ class MomParams(NamedTuple):
     central_moment_bound: Any
     epsilon: Any
     radius_scale: Any
-    horizon: Any
-    epochs: Any
+    horizon: Any  # it, delta and epsilon must be those that r and q were made for
+    epochs: Any  # m, the epochs of the schedule
 
 
 @functools.lru_cache(maxsize=256)
 def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Policy:
     """MoM: every epoch plays one arm r times and feeds the median of q block means to one ridge estimate.
+
+    Its parameters are :class:`MomParams`.
 
     Args:
         design: of the decision sets.
@@ -51,57 +42,41 @@ def mom(design: Design, *, pulls: int, blocks: int, radius: str = "valid") -> Po
         blocks: q, blocks; floor(r / q) pulls each, those beyond are left out.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.mom_radius`.
 
-    Returns:
-        A policy with parameters :class:`MomParams`.
-
     Raises:
         ValueError: if a block would hold no pull, or the radius is unknown.
     """
-    if radius not in ("valid", "paper"):
-        raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+    choice("radius", radius, "valid", "paper")
     if not 1 <= blocks <= pulls:
         raise ValueError(f"blocks={blocks}: must be from 1 to the pulls per epoch, {pulls}")
 
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: MomParams) -> jax.Array:
-        started = theory.mom_radius(
+        started = theory.at(
+            theory.mom_radius,
+            params,
             updates.astype(log_det_ratio.dtype),
             pulls=pulls,
             block_pulls=pulls // blocks,
             log_det_ratio=log_det_ratio,
             radius=radius,
-            **theory.arguments(theory.mom_radius, params._asdict()),
         )
         return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: MomParams) -> jax.Array:
         return median_of_means(payoffs, blocks)
 
-    def check(params: MomParams) -> None:
-        check_params(params)
-        schedule = theory.mom_schedule(int(params.horizon), delta=params.delta, epsilon=params.epsilon)
-        if (schedule.pulls, schedule.blocks) != (pulls, blocks):
-            raise ValueError(
-                f"delta={params.delta}, epsilon={params.epsilon}, horizon={params.horizon:.0f}: they need"
-                f" r={schedule.pulls} pulls and q={schedule.blocks} blocks an epoch, but this MoM has r={pulls} and"
-                f" q={blocks}; make_policy again instead of replacing these parameters"
-            )
-
+    check = check_plan(
+        lambda horizon, delta, epsilon: theory.mom_schedule(horizon, delta=delta, epsilon=epsilon)[1:3],
+        (pulls, blocks),
+        lambda now: f"r={now[0]} pulls and q={now[1]} blocks an epoch, but this MoM has r={pulls} and q={blocks}",
+        "delta",
+        "epsilon",
+    )
     about = About(check=check)
     return ridge_policy("mom", design, radius=beta, observe=observe, pulls_per_epoch=pulls, about=about)
 
 
 class CrtParams(NamedTuple):
-    """Hyperparameters of CRT, all traced.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of CRT; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -116,35 +91,28 @@ class CrtParams(NamedTuple):
 def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Policy:
     """CRT: payoffs beyond alpha_t are dropped once, at their own pull, before one ridge estimate.
 
+    Its parameters are :class:`CrtParams`.
+
     Args:
         design: of the decision sets.
         radius: ``"valid"`` (default) or ``"paper"``; see :func:`linbet_jax.theory.crt_radius`.
         scaled: multiply alpha_t by b^{1/p}, which makes the choices invariant to the payoffs' unit.
 
-    Returns:
-        A policy with parameters :class:`CrtParams`.
-
     Raises:
         ValueError: if the radius is unknown, or ``scaled`` is asked of the paper's radius.
     """
-    if radius not in ("valid", "paper"):
-        raise ValueError(f"radius={radius!r}: allowed are 'valid' and 'paper'")
+    choice("radius", radius, "valid", "paper")
     if scaled and radius == "paper":
         raise ValueError("scaled=True: goes with radius='valid' alone, since Medina and Yang print no scaled radius")
 
     def beta(updates: jax.Array, log_det_ratio: jax.Array, params: CrtParams) -> jax.Array:
-        started = theory.crt_radius(
-            jnp.maximum(updates, 1).astype(log_det_ratio.dtype),
-            log_det_ratio=log_det_ratio,
-            radius=radius,
-            scaled=scaled,
-            **theory.arguments(theory.crt_radius, params._asdict()),
-        )
+        pull = jnp.maximum(updates, 1).astype(log_det_ratio.dtype)
+        form = {"radius": radius, "scaled": scaled}
+        started = theory.at(theory.crt_radius, params, pull, log_det_ratio=log_det_ratio, **form)
         return scaled_radius(updates, started, params)
 
     def observe(payoffs: jax.Array, number: jax.Array, params: CrtParams) -> jax.Array:
-        constants = theory.arguments(theory.crt_level, params._asdict())
-        level = theory.crt_level(number.astype(payoffs.dtype), scaled=scaled, **constants)
+        level = theory.at(theory.crt_level, params, number.astype(payoffs.dtype), scaled=scaled)
         return jnp.where(jnp.abs(payoffs[0]) <= level, payoffs[0], 0)
 
     return ridge_policy("crt", design, radius=beta, observe=observe)
@@ -153,85 +121,44 @@ def crt(design: Design, *, radius: str = "valid", scaled: bool = False) -> Polic
 @register(
     "mom",
     label="MoM",
+    told=("epsilon", "central_moment_bound", "theta_norm"),
     color="#E69F00",
     cost=Cost(0.2, 3e-5, 0.0),
     source="Medina, Yang 2016",
     assumption="central moment",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "mom"),
     regret="d^½ T^((1+2ε)/(1+3ε))",
     valid="adaptive",
     time="(K d + d²)/r",
     memory="d² + K",
 )
-def make_mom(
-    setup: Setup,
-    *,
-    radius: str = "valid",
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-) -> tuple[Policy, MomParams]:
+def make_mom(setup: Setup, *, radius: str = "valid") -> tuple[Policy, MomParams]:
     """MoM with the schedule of the horizon."""
-    order = setup.known("epsilon", epsilon)
-    schedule = theory.mom_schedule(setup.horizon, delta=setup.delta, epsilon=order)
+    schedule = theory.mom_schedule(setup.horizon, delta=setup.delta, epsilon=setup.known("epsilon"))
     policy = mom(setup.design, pulls=schedule.pulls, blocks=schedule.blocks, radius=radius)
-    params = MomParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
-        epsilon=order,
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-        epochs=float(schedule.epochs),
-    )
-    facts = (
-        ("m", schedule.epochs),
-        ("r", schedule.pulls),
-        ("q", schedule.blocks),
-        ("block", schedule.block_pulls),
-    )
+    facts = tuple(zip(("m", "r", "q", "block"), schedule[:4], strict=True))
     notes: tuple[str, ...] = ()
     if schedule.shortened:
         notes = (
             f"MoM plays {schedule.epochs} epochs, fewer and longer than floor(T^(2 eps/(1 + 3 eps))), so that each of"
             f" the {schedule.blocks} blocks holds a pull",
         )
-    return policy.with_notes(facts=facts, notes=notes), params
+    return policy.with_notes(facts=facts, notes=notes), setup.params(MomParams, epochs=float(schedule.epochs))
 
 
 @register(
     "crt",
     label="CRT",
+    told=("epsilon", "raw_moment_bound", "theta_norm"),
     color="#009E73",
     cost=Cost(0.17, 4e-4, 4e-4),
     source="Medina, Yang 2016",
     assumption="raw moment",
-    moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "crt"),
     regret="d T^(½+1/(2+2ε))",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
-def make_crt(
-    setup: Setup,
-    *,
-    radius: str = "valid",
-    scaled: bool = False,
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-) -> tuple[Policy, CrtParams]:
+def make_crt(setup: Setup, *, radius: str = "valid", scaled: bool = False) -> tuple[Policy, CrtParams]:
     """CRT."""
-    params = CrtParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+    params = setup.params(CrtParams)
     return crt(setup.design, radius=radius, scaled=flag("scaled", scaled)), params

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from linbet_jax import theory
 from linbet_jax.kernels.gram import dot
 from linbet_jax.kernels.medians import median_center
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, check_plan
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -19,15 +19,9 @@ from linbet_jax.policies.ridge import scaled_radius
 
 
 class MenuParams(NamedTuple):
-    """Hyperparameters of MENU, all traced. There is no delta: it enters through k alone, which decides shapes.
+    """Hyperparameters of MENU; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        ridge: lambda > 0.
-        theta_norm: S >= ||theta*||.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
+    There is no delta: it enters through k alone, which decides shapes.
     """
 
     ridge: Any
@@ -39,19 +33,12 @@ class MenuParams(NamedTuple):
 
 
 class MenuState(NamedTuple):
-    """State of MENU: memory O(d k) and independent of T.
+    """State of MENU: memory O(d k) and independent of T."""
 
-    Attributes:
-        design: of the arms played; one rank-one update an epoch.
-        moments: [d, k], column j is sum_i y_{i,j} x_i.
-        center: [d], theta_{n,k*}.
-        epochs: [] int32, n.
-    """
-
-    design: Any
-    moments: jax.Array
-    center: jax.Array
-    epochs: jax.Array
+    design: Any  # of the arms played; one rank-one update an epoch
+    moments: jax.Array  # [d, k], column j is sum_i y_{i,j} x_i
+    center: jax.Array  # [d], theta_{n,k*}
+    epochs: jax.Array  # [] int32, n
 
 
 @functools.lru_cache(maxsize=256)
@@ -70,14 +57,7 @@ def menu(design: Design, *, groups: int) -> Policy:
         return MenuState(start, zeros, zeros[:, 0], jnp.zeros((), jnp.int32))
 
     def beta(state: MenuState, params: MenuParams) -> jax.Array:
-        started = theory.menu_radius(
-            state.epochs.astype(state.center.dtype),
-            dim=design.dim,
-            central_moment_bound=params.central_moment_bound,
-            epsilon=params.epsilon,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
+        started = theory.at(theory.menu_radius, params, state.epochs.astype(state.center.dtype), dim=design.dim)
         return scaled_radius(state.epochs, started, params)
 
     def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
@@ -112,24 +92,17 @@ def menu(design: Design, *, groups: int) -> Policy:
 @register(
     "menu",
     label="MENU",
+    told=("epsilon", "central_moment_bound", "theta_norm"),
     color="#0072B2",
     cost=Cost(0.9, 1e-4, 0.0),
     source="Shao, Yu, King, Lyu 2018, Algorithm 1",
     assumption="central moment",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "menu"),
     regret="d^((3+ε)/(2+2ε)) T^(1/(1+ε))",
     valid="in advance",
     time="d² + k d",
     memory="d² + k d",
 )
-def make_menu(
-    setup: Setup,
-    *,
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-) -> tuple[Policy, MenuParams]:
+def make_menu(setup: Setup) -> tuple[Policy, MenuParams]:
     """MENU with k from the horizon and delta."""
     smallest = theory.menu_smallest_horizon(setup.delta)
     if setup.horizon < smallest:
@@ -138,22 +111,8 @@ def make_menu(
             " (256 + 24 ln(e/delta), and one whole epoch)"
         )
     groups = theory.menu_groups(setup.horizon, setup.delta)
-    params = MenuParams(
-        ridge=setup.ridge,
-        theta_norm=setup.theta_norm,
-        central_moment_bound=setup.known("central_moment_bound", central_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
-
-    def check(params: MenuParams) -> None:
-        check_params(params)
-        if theory.menu_groups(int(params.horizon), setup.delta) != groups:
-            raise ValueError(
-                f"horizon={params.horizon:.0f}: it needs other epochs than those of k={groups} pulls that this MENU was"
-                " made for; make_policy again instead of replacing it"
-            )
-
+    params = setup.params(MenuParams)
+    need = f"other epochs than those of k={groups} pulls that this MENU was made for"
+    check = check_plan(functools.partial(theory.menu_groups, delta=setup.delta), groups, need)
     facts = (("k", groups), ("N", setup.horizon // groups))
     return menu(setup.design, groups=groups)._replace(about=About(check=check, facts=facts)), params

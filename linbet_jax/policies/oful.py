@@ -15,16 +15,10 @@ from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 
 
 class OfulParams(NamedTuple):
-    """Hyperparameters of OFUL, all traced.
+    """Hyperparameters of OFUL; :mod:`linbet_jax.policies.policy` says what its fields are.
 
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        noise_scale: R, the sub-Gaussian scale of the noise. Heavy tails have none: the noise's standard deviation where
-            it is finite, else 1, is used unless another is given.
-        radius_scale: multiplies every radius; 1 is the paper.
-        horizon: T, the pulls the parameters were made for.
+    Heavy tails have no noise_scale: the noise's standard deviation where it is finite, else 1, is used unless another
+    is given.
     """
 
     ridge: Any
@@ -40,13 +34,7 @@ def oful(design: Design) -> Policy:
     """OFUL; parameters: :class:`OfulParams`."""
 
     def radius(updates: jax.Array, log_det_ratio: jax.Array, params: OfulParams) -> jax.Array:
-        beta = theory.oful_radius(
-            log_det_ratio=log_det_ratio,
-            delta=params.delta,
-            noise_scale=params.noise_scale,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
+        beta = theory.at(theory.oful_radius, params, log_det_ratio=log_det_ratio)
         return scaled_radius(updates, beta, params)
 
     return ridge_policy("oful", design, radius=radius)
@@ -55,27 +43,17 @@ def oful(design: Design) -> Policy:
 @register(
     "oful",
     label="OFUL",
+    told=("noise_scale", "theta_norm"),
     color="#CC79A7",
     cost=Cost(0.17, 4e-4, 4e-4),
     source="Abbasi-Yadkori, Pal, Szepesvari 2011",
     assumption="sub-Gaussian noise",
-    rate=functools.partial(theory.regret_exponent, "oful"),
     regret="d T^½",
     valid="adaptive",
     time="K d + d²",
     memory="d² + K",
 )
-def make_oful(
-    setup: Setup, *, noise_scale: float | None = None, theta_norm: float | None = None
-) -> tuple[Policy, OfulParams]:
+def make_oful(setup: Setup) -> tuple[Policy, OfulParams]:
     """OFUL; where the noise has no standard deviation its scale is 1, with a note."""
-    scale, notes = setup.noise_scale("OFUL", noise_scale)
-    params = OfulParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        noise_scale=scale,
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
-    return oful(setup.design).with_notes(notes=notes), params
+    scale, notes = setup.noise_scale("OFUL")
+    return oful(setup.design).with_notes(notes=notes), setup.params(OfulParams, noise_scale=scale)

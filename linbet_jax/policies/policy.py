@@ -4,6 +4,15 @@ One calling convention serves every policy and every decision set: ``(state, arm
 function taking what it needs of it, in this order. Hyperparameters (``params``: any pytree of numbers) are traced and
 passed last, so a sweep over delta, lambda, moment bounds or radius scale compiles once. Numbers that decide a shape are
 host integers inside the functions. A policy never sees theta*, the means or the noise law.
+
+The package's policies have NamedTuples of numbers, traced, whose fields mean the same everywhere:
+
+    ridge: lambda > 0.                              horizon: T, the pulls that the others were made for.
+    delta: failure probability in (0, 1).           epsilon: in (0, 1].
+    theta_norm: S >= ||theta*||.                    raw_moment_bound: b >= E|y|^{1 + epsilon}.
+    arm_norm: D >= ||x||.                           central_moment_bound: c >= E|eta|^{1 + epsilon}.
+    noise_scale: R, the sub-Gaussian scale.         mean_bound: L >= |<x, theta*>|.
+    radius_scale: multiplies every radius or width and no level of truncation; 1 is literal.
 """
 
 from __future__ import annotations
@@ -64,6 +73,13 @@ class Buffers(NamedTuple):
     overflowed: Callable[[State], jax.Array] | None = None
     enlarge: Callable[[], Policy] | None = None
     max_pulls: int | None = None
+
+    def around(self, wrap: Callable[[Policy], Policy], max_pulls: Callable[[int], int]) -> Buffers:
+        """Those of a wrapper, which is made of a larger policy by ``wrap`` and holds so many more pulls."""
+        enlarge, most = self.enlarge, self.max_pulls
+        return self._replace(
+            enlarge=enlarge and (lambda: wrap(enlarge())), max_pulls=None if most is None else max_pulls(most)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,16 +158,24 @@ class Policy(NamedTuple):
         """Whether one of them is shown the scales of the payoffs."""
         return any(isinstance(update, SeesScale) for update in self.updates)
 
-    def blind_updates(self, wrapper: str) -> tuple[Update, ...]:
-        """The functions that update the state, for a wrapper that has no scales to show.
+    def inside(self, wrapper: str, params_of: Callable[[Params], Params]) -> Policy:
+        """The same policy inside a wrapper with parameters of its own: its functions are given ``params_of(params)``.
 
-        Raises:
-            ValueError: where one of them is shown the scales of the payoffs.
+        ValueError where an update is shown the scales of the payoffs, which a wrapper does not hand on.
         """
-        blind = tuple(update for update in self.updates if not isinstance(update, SeesScale))
-        if len(blind) < len(self.updates):
+
+        def translated(function: Any) -> Any:
+            return function and (lambda *arguments: function(*arguments[:-1], params_of(arguments[-1])))
+
+        if self.sees_scales:
             raise ValueError(f"policy {self.name}: sees the scales of its payoffs, which {wrapper} does not hand on")
-        return blind
+        return self._replace(
+            init=translated(self.init),
+            select=translated(self.select),
+            update=tuple(map(translated, self.updates)),
+            region=translated(self.region),
+            refresh=translated(self.refresh),
+        )
 
 
 def updated(

@@ -17,11 +17,7 @@ from linbet_jax.policies.ridge import ridge_policy
 
 
 class UniformParams(NamedTuple):
-    """Hyperparameters of uniform play.
-
-    Attributes:
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of uniform play; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     horizon: Any
 
@@ -49,12 +45,7 @@ def uniform() -> Policy:
 
 
 class GreedyParams(NamedTuple):
-    """Hyperparameters of greedy ridge regression, all traced.
-
-    Attributes:
-        ridge: lambda > 0.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of greedy play; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     horizon: Any
@@ -77,7 +68,7 @@ def greedy(design: Design) -> Policy:
 )
 def make_greedy(setup: Setup) -> tuple[Policy, GreedyParams]:
     """Greedy play."""
-    return greedy(setup.design), GreedyParams(ridge=setup.ridge, horizon=float(setup.horizon))
+    return greedy(setup.design), setup.params(GreedyParams)
 
 
 @register(
@@ -92,4 +83,4 @@ def make_greedy(setup: Setup) -> tuple[Policy, GreedyParams]:
 )
 def make_uniform(setup: Setup) -> tuple[Policy, UniformParams]:
     """Uniform play."""
-    return uniform(), UniformParams(horizon=float(setup.horizon))
+    return uniform(), setup.params(UniformParams)

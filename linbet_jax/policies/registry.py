@@ -13,14 +13,13 @@ import functools
 import importlib.metadata
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from linbet_jax.policies._checks import FIELDS, count, number
 from linbet_jax.policies.designs import Design, design_of
 from linbet_jax.policies.policy import Policy
-
-__all__ = ["BanditFacts", "Cost", "Entry", "Setup", "entry", "make_policy", "names", "options", "register"]
+from linbet_jax.theory import BOUNDED, regret_exponent
 
 
 class BanditFacts(Protocol):
@@ -29,86 +28,66 @@ class BanditFacts(Protocol):
     @property
     def dim(self) -> int:
         """d."""
-        ...
 
     @property
     def num_arms(self) -> int:
         """K."""
-        ...
 
     @property
     def changing(self) -> bool:
         """Whether the decision set changes from pull to pull."""
-        ...
 
     @property
     def epsilon(self) -> float:
         """The order of the moments is 1 + epsilon; 0 where payoffs have no mean."""
-        ...
 
     @property
     def raw_moment_bound(self) -> float:
         """b."""
-        ...
 
     @property
     def central_moment_bound(self) -> float:
         """c."""
-        ...
 
     @property
     def theta_norm(self) -> float:
         """S."""
-        ...
 
     @property
     def arm_norm(self) -> float:
         """D."""
-        ...
 
     @property
     def mean_bound(self) -> float:
         """L >= |<x, theta*>|."""
-        ...
 
     @property
     def noise_std(self) -> float:
         """Largest standard deviation of a payoff over the arms; infinite where there is none."""
-        ...
 
     @property
     def symmetric_noise(self) -> bool | None:
         """Whether payoffs lie symmetrically about their means; None where nobody says."""
-        ...
 
 
 class Setup(NamedTuple):
     """What every factory is given, checked: the bandit's known constants and the common arguments.
 
-    Attributes:
-        bandit: what a policy may know of it.
-        design: the fastest one for its decision sets.
-        horizon: T, pulls.
-        delta: failure probability.
-        ridge: lambda.
-        radius_scale: multiplies every radius.
-        theta_norm: S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then.
+    Its methods raise ValueError, naming the field, the value and what is allowed.
     """
 
-    bandit: BanditFacts
-    design: Design
-    horizon: int
-    delta: float
-    ridge: float
-    radius_scale: float
-    theta_norm: float
+    bandit: BanditFacts  # what a policy may know of it
+    design: Design  # the fastest one for its decision sets
+    horizon: int  # T, pulls
+    delta: float  # failure probability
+    ridge: float  # lambda
+    radius_scale: float  # multiplies every radius
+    theta_norm: float  # S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then
+    given: Mapping[str, Any]  # constants of the bandit that were given as options; see :attr:`Entry.told`
 
-    def known(self, field: str, given: Any) -> float:
-        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, checked.
-
-        Raises:
-            ValueError: naming the field, the value and what is allowed.
-        """
+    def known(self, field: str, given: Any = None) -> float:
+        """A constant of the bandit (epsilon, a moment bound, D) unless one is given, here or as an option, checked."""
+        given = self.given.get(field) if given is None else given
         if given is not None:
             return number(field, given)
         value = getattr(self.bandit, field)
@@ -116,14 +95,23 @@ class Setup(NamedTuple):
             raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
         return number(field, value)
 
-    def central_moment(self, policy: str, given: Any, heteroscedastic: bool) -> float:
-        """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is.
+    def params(self, kind: Any, **own: Any) -> Any:
+        """A policy's hyperparameters, a NamedTuple of this kind: its own numbers, and all others from here."""
 
-        Raises:
-            ValueError: naming the field, the value and what is allowed; also where the noise reveals no scale.
-        """
+        def value(field: str) -> Any:
+            if field in own:
+                return own[field]
+            if field == "horizon":
+                return float(self.horizon)
+            return getattr(self, field) if field in self._fields else self.known(field)
+
+        return kind(*map(value, kind._fields))
+
+    def central_moment(self, policy: str, heteroscedastic: bool) -> float:
+        """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is."""
         if not heteroscedastic:
-            return self.known("central_moment_bound", given)
+            return self.known("central_moment_bound")
+        given = self.given.get("central_moment_bound")
         unit = getattr(self.bandit, "unit_moment_bound", None)
         if unit is None:
             raise ValueError(
@@ -137,11 +125,12 @@ class Setup(NamedTuple):
             )
         return number("central_moment_bound", unit if given is None else given)
 
-    def noise_scale(self, label: str, given: Any) -> tuple[float, tuple[str, ...]]:
+    def noise_scale(self, label: str) -> tuple[float, tuple[str, ...]]:
         """R of a policy made for sub-Gaussian noise: the one given, else the standard deviation; and notes.
 
         Where there is none it is 1, and the note says so.
         """
+        given = self.given.get("noise_scale")
         if given is None and not math.isfinite(self.bandit.noise_std):
             return 1.0, (f"{label}'s noise_scale is 1: the noise has no finite standard deviation",)
         return number("noise_scale", self.bandit.noise_std if given is None else given), ()
@@ -155,47 +144,37 @@ class Cost(NamedTuple):
     per_square: float
 
 
+_LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
 Factory = Callable[..., tuple[Policy, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A registered policy.
+    """A registered policy."""
 
-    Attributes:
-        name: as :func:`make_policy` knows it.
-        make: ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options.
-        label: as legends and tables write it.
-        color: of its curves, as #RRGGBB; None takes one that is free.
-        cost: what a pull costs, for the estimates that commands give before they start.
-        source: the paper it comes from.
-        assumption: what it asks of the noise.
-        moment: the bandit's moment bound that it is told: ``"raw_moment_bound"``, ``"central_moment_bound"`` or None.
-        rate: epsilon -> the exponent of T in its regret bound, logarithms apart; None where nothing is proved.
-        regret: that bound in d and T, logarithms apart, as tables write it.
-        valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
-            seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
-        needs_mean: whether it refuses noise without a mean.
-        sets: the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls.
-        time: of a pull, as tables write it: K arms in d dimensions.
-        memory: of one replication, likewise.
-    """
-
-    name: str
-    make: Factory
-    label: str
-    color: str | None
-    cost: Cost
-    source: str
-    assumption: str
+    name: str  # as :func:`make_policy` knows it
+    make: Factory  # ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options
+    label: str  # as legends and tables write it
+    # further options, of constants that `Setup.params` takes from the bandit where they are not given
+    told: tuple[str, ...] = ()
+    color: str | None = None  # of its curves, as #RRGGBB; None takes one that is free
+    cost: Cost = _LIKE_OFUL  # what a pull costs, for the estimates that commands give before they start
+    source: str = ""  # the paper it comes from
+    assumption: str = ""  # what it asks of the noise
+    # ``"raw_moment_bound"`` or ``"central_moment_bound"``, which it is told, or None; by default the first of these in
+    # `told`
     moment: str | None = None
+    # epsilon -> the exponent of T in its regret bound, logarithms apart; by default
+    # :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved
     rate: Callable[[Any], Any] | None = None
-    regret: str = ""
+    regret: str = ""  # that bound in d and T, logarithms apart, as tables write it
+    # the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was seen,
+    # as it plays), ``"in advance"`` (arms chosen before) or empty
     valid: str = ""
-    sets: str = "any"
-    time: str = ""
-    memory: str = ""
-    needs_mean: bool = True
+    sets: str = "any"  # the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls
+    time: str = ""  # of a pull, as tables write it: K arms in d dimensions
+    memory: str = ""  # of one replication, likewise
+    needs_mean: bool = True  # whether it refuses noise without a mean
 
     def check_mean(self, bandit: BanditFacts) -> None:
         """Raises ValueError where the noise has no mean, and the policy needs one."""
@@ -213,27 +192,10 @@ _MOMENTS = {
     "central_moment_bound": "moment E|payoff - mean|^(1 + epsilon)",
 }
 _ENTRIES: dict[str, Entry] = {}
-_LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
 
 
-def register(
-    name: str,
-    *,
-    label: str | None = None,
-    color: str | None = None,
-    cost: Cost = _LIKE_OFUL,
-    source: str = "",
-    assumption: str = "",
-    moment: str | None = None,
-    rate: Callable[[Any], Any] | None = None,
-    regret: str = "",
-    valid: str = "",
-    sets: str = "any",
-    time: str = "",
-    memory: str = "",
-    needs_mean: bool = True,
-) -> Callable[[Factory], Factory]:
-    """Registers the decorated factory as a policy; see :class:`Entry` for the arguments.
+def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[Factory], Factory]:
+    """Registers the decorated factory as a policy; see :class:`Entry` for the arguments, all optional.
 
     Raises:
         ValueError: another factory has the name already.
@@ -241,14 +203,12 @@ def register(
 
     def registered(make: Factory) -> Factory:
         there = _ENTRIES.get(name)
-        if there is not None and (there.make.__module__, there.make.__qualname__) != (
-            make.__module__,
-            make.__qualname__,
-        ):
+        origin = make.__module__, make.__qualname__
+        if there is not None and (there.make.__module__, there.make.__qualname__) != origin:
             raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
-        said: dict[str, Any] = {"regret": regret, "valid": valid, "sets": sets, "time": time, "memory": memory}
-        about = (source, assumption, moment, rate)
-        _ENTRIES[name] = Entry(name, make, label or name, color, cost, *about, **said, needs_mean=needs_mean)
+        rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
+        moment = next((field for field in about.get("told", ()) if field in _MOMENTS), None)
+        _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, "moment": moment, **about})
         return make
 
     return registered
@@ -284,13 +244,10 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def options(name: str) -> dict[str, Any]:
-    """A policy's own options and their defaults (None: taken from the bandit, or off).
-
-    Raises:
-        ValueError: for an unknown name; the message lists the known ones.
-    """
+    """A policy's own options and their defaults (None: taken from the bandit, or off)."""
     parameters = inspect.signature(entry(name).make).parameters
-    return {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    return own | dict.fromkeys(entry(name).told)
 
 
 def make_policy(
@@ -347,6 +304,7 @@ def made(
         guess = "" if option in FIELDS else _meant(option, (*known, "horizon", "delta", "ridge", "radius_scale"))
         raise ValueError(f"option {option}={chosen[option]!r}{guess}: {name} knows {listing}")
     norm = chosen.get("theta_norm")
+    about = entry(name)
     setup = Setup(
         bandit=bandit,
         design=design_of(bandit),
@@ -355,5 +313,6 @@ def made(
         ridge=number("ridge", ridge),
         radius_scale=number("radius_scale", radius_scale),
         theta_norm=float(bandit.theta_norm) if norm is None else number("theta_norm", norm),
+        given={field: chosen.pop(field) for field in about.told if field in chosen},
     )
-    return entry(name).make(setup, **chosen)
+    return about.make(setup, **chosen)

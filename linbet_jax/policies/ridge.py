@@ -15,29 +15,19 @@ from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Policy, Region, SeesScale
 
-__all__ = ["RidgeState", "ridge_policy", "scaled_radius"]
-
 Radius = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Observe = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Adapt = Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, jax.Array | None]]
 
 
 class RidgeState(NamedTuple):
-    """State of a policy around one ridge estimate.
+    """State of a policy around one ridge estimate."""
 
-    Attributes:
-        design: of the arms played.
-        image: the design's image of the estimate V^-1 m.
-        moments: [d], m = sum w x y over the payoffs y observed, with their weights w.
-        lost: [d], what rounding has kept out of the moments so far.
-        updates: [] int32.
-    """
-
-    design: Any
-    image: jax.Array
-    moments: jax.Array
-    lost: jax.Array
-    updates: jax.Array
+    design: Any  # of the arms played
+    image: jax.Array  # the design's image of the estimate V^-1 m
+    moments: jax.Array  # [d], m = sum w x y over the payoffs y observed, with their weights w
+    lost: jax.Array  # [d], what rounding has kept out of the moments so far
+    updates: jax.Array  # [] int32
 
 
 def first_payoff(payoffs: jax.Array, number: jax.Array, params: Any) -> jax.Array:
@@ -91,11 +81,7 @@ def ridge_policy(
         del key
         if radius is None and isinstance(arms, Ball):
             return arms.best(state.image)  # O(d)
-
-        def values(arms: jax.Array, image: jax.Array) -> jax.Array:
-            return design.values(image, arms)
-
-        return design.optimistic(state.design, arms, state.image, beta(state, params), values)
+        return design.optimistic(state.design, arms, state.image, beta(state, params), design.values)
 
     function: Any = adapt.function if isinstance(adapt, SeesScale) else adapt
 

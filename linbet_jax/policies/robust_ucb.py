@@ -27,39 +27,21 @@ ORTHONORMAL = 1e-9  # how far A A^T may be from the identity, entry by entry
 
 
 class RobustUcbParams(NamedTuple):
-    """Hyperparameters of robust_ucb, all traced.
-
-    Attributes:
-        delta: failure probability in (0, 1).
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every width; levels never see it.
-        horizon: T, which enters levels and widths.
-    """
+    """Hyperparameters of robust_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     delta: Any
     raw_moment_bound: Any
     epsilon: Any
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it enters levels and widths
 
 
 class RobustUcbState(NamedTuple):
-    """State of robust_ucb: memory O(K).
+    """State of robust_ucb: memory O(K)."""
 
-    Attributes:
-        counts: [K] int32, pulls of each arm.
-        sums: [K], the payoffs kept.
-        lost: [K], what rounding has kept out of the sums so far.
-    """
-
-    counts: jax.Array
-    sums: jax.Array
-    lost: jax.Array
-
-
-def _told(arms: jax.Array, params: RobustUcbParams) -> dict[str, Any]:
-    return {"num_arms": arms.shape[0], **theory.arguments(theory.robust_ucb_width, params._asdict())}
+    counts: jax.Array  # [K] int32, pulls of each arm
+    sums: jax.Array  # [K], the payoffs kept
+    lost: jax.Array  # [K], what rounding has kept out of the sums so far
 
 
 def _means(state: RobustUcbState) -> jax.Array:
@@ -76,7 +58,8 @@ def _init(arms: Arms, params: RobustUcbParams) -> RobustUcbState:
 def _select(key: jax.Array, state: RobustUcbState, arms: jax.Array, params: RobustUcbParams) -> jax.Array:
     del key
     new = state.counts == 0
-    widths = theory.robust_ucb_width(jnp.maximum(state.counts, 1).astype(arms.dtype), **_told(arms, params))
+    pulls = jnp.maximum(state.counts, 1).astype(arms.dtype)
+    widths = theory.at(theory.robust_ucb_width, params, pulls, num_arms=arms.shape[0])
     best = argmax_index(_means(state), widths * widths, params.radius_scale)
     return jnp.where(jnp.any(new), jnp.argmax(new).astype(jnp.int32), best)  # arms never pulled come first
 
@@ -86,14 +69,14 @@ def _update(
 ) -> RobustUcbState:
     here = jnp.arange(arms.shape[0]) == index
     counts = state.counts + here
-    level = theory.robust_ucb_level(counts[index].astype(arms.dtype), **_told(arms, params))
+    level = theory.at(theory.robust_ucb_level, params, counts[index].astype(arms.dtype), num_arms=arms.shape[0])
     observed = jnp.where(here & (jnp.abs(payoffs[0]) <= level), payoffs[0], 0)
     return RobustUcbState(counts, *compensated(state.sums, state.lost, observed))
 
 
-def _region(state: RobustUcbState, arms: Arms, params: RobustUcbParams) -> Region:
+def region_of(arms: Arms, means: jax.Array) -> Region:
     """sum_a (mean of a) a: theta*'s part in the span of the arms. The widths make no ellipsoid."""
-    return Region(dot(arms.T, _means(state)))
+    return Region(dot(arms.T, means))
 
 
 @functools.lru_cache(maxsize=1)
@@ -111,64 +94,47 @@ def robust_ucb() -> Policy:
         init=_init,
         select=_select,
         update=_update,
-        region=_region,
+        region=lambda state, arms, params: region_of(arms, _means(state)),
         finite=lambda state: jnp.isfinite(jnp.sum(state.sums)),
         about=About(check=check_params),
     )
 
 
 def check_orthonormal(setup: Setup, policy: str) -> None:
-    """Refuses what is no fixed set of orthonormal arms.
-
-    Raises:
-        ValueError: naming the policy and what its arms must be.
-    """
+    """Raises ValueError, naming the policy and what its arms must be, for what is no fixed set of orthonormal arms."""
     arms = getattr(setup.bandit, "arms", None)
     if setup.bandit.changing or arms is None:
         raise ValueError(f"bandit: {policy} keeps one mean per arm, so it needs one decision set known beforehand")
-    if arms.shape[0] > arms.shape[1]:
-        raise ValueError(
-            f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
-            f" of {arms.shape[0]} arms in {arms.shape[1]} dimensions are away from those"
-        )
-    products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
-    off = float(np.max(np.abs(products - np.eye(len(products)))))
-    if not off <= ORTHONORMAL:
-        raise ValueError(
-            f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; products"
-            f" of this bandit's arms are up to {off:.3g} away from those"
-        )
+    size, dim = arms.shape
+    away = f"products of {size} arms in {dim} dimensions are"
+    if size <= dim:
+        products = np.asarray(arms, np.float64) @ np.asarray(arms, np.float64).T
+        off = float(np.max(np.abs(products - np.eye(size))))
+        if off <= ORTHONORMAL:
+            return
+        away = f"products of this bandit's arms are up to {off:.3g}"
+    raise ValueError(
+        f"bandit: {policy} uses no linear structure and needs orthonormal arms, np.eye(d) for example; {away} away from"
+        " those"
+    )
 
 
 @register(
     "robust_ucb",
     label="Robust UCB",
+    told=("epsilon", "raw_moment_bound"),
     color="#88CCEE",
     cost=Cost(0.18, 2.4e-4, 0.0),
     source="Bubeck, Cesa-Bianchi, Lugosi 2013",
     assumption="raw moment",
-    moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "robust_ucb"),
     regret="K^(ε/(1+ε)) T^(1/(1+ε))",
     valid="adaptive",
     sets="orthonormal",
     time="K",
     memory="K",
 )
-def make_robust_ucb(
-    setup: Setup, *, epsilon: float | None = None, raw_moment_bound: float | None = None
-) -> tuple[Policy, RobustUcbParams]:
-    """robust_ucb for one finite set of orthonormal arms.
-
-    Raises:
-        ValueError: for any other set.
-    """
-    params = RobustUcbParams(
-        delta=setup.delta,
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
+def make_robust_ucb(setup: Setup) -> tuple[Policy, RobustUcbParams]:
+    """robust_ucb for one finite set of orthonormal arms."""
+    params = setup.params(RobustUcbParams)
     check_orthonormal(setup, "robust_ucb")
     return robust_ucb(), params

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import combined, dot
 from linbet_jax.kernels.selection import argmax_index
-from linbet_jax.policies._checks import check_params, number
+from linbet_jax.policies._checks import check_params, choice, number
 from linbet_jax.policies.designs import Arms, Design, FixedSet
 from linbet_jax.policies.policy import About, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -26,68 +26,51 @@ if TYPE_CHECKING:  # imported where it is used: a bare checkout on a GPU machine
 
 
 class SgdParams(NamedTuple):
-    """Hyperparameters of gradient policies, all traced.
+    """Hyperparameters of gradient policies; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
-    Attributes:
-        ridge: lambda > 0 of the widths; used with ``explore="width"`` alone.
-        theta_norm: S, the radius of the ball that the default optimizer projects onto.
-        learning_rate: of the default optimizer; the step at pull t has the rate learning_rate / sqrt(t).
-        clip: largest norm of a gradient in the default optimizer.
-        threshold: Huber's, in payoffs; used with ``loss="huber"`` alone.
-        exploration: the probability of a uniform arm, or what multiplies the widths.
-        radius_scale: multiplies ``exploration``.
-        horizon: T, the pulls the parameters were made for.
-    """
-
-    ridge: Any
-    theta_norm: Any
-    learning_rate: Any
-    clip: Any
-    threshold: Any
-    exploration: Any
-    radius_scale: Any
+    ridge: Any  # of the widths; used with ``explore="width"`` alone
+    theta_norm: Any  # the radius of the ball that the default optimizer projects onto
+    learning_rate: Any  # of the default optimizer; the step at pull t has the rate learning_rate / sqrt(t)
+    clip: Any  # largest norm of a gradient in the default optimizer
+    threshold: Any  # Huber's, in payoffs; used with ``loss="huber"`` alone
+    exploration: Any  # the probability of a uniform arm, or what multiplies the widths
+    radius_scale: Any  # multiplies ``exploration``
     horizon: Any
 
 
 class SgdState(NamedTuple):
-    """State of a gradient policy: independent of T.
+    """State of a gradient policy: independent of T."""
 
-    Attributes:
-        theta: [d], the estimate.
-        optimizer: the optimizer's state.
-        design: of the arms played; None with ``explore="epsilon"``.
-    """
-
-    theta: jax.Array
-    optimizer: Any
-    design: Any
+    theta: jax.Array  # [d], the estimate
+    optimizer: Any  # the optimizer's state
+    design: Any  # of the arms played; None with ``explore="epsilon"``
 
 
 def projection(radius: Any) -> optax.GradientTransformation:
     """Shortens a step so that it ends within the Euclidean ball of this radius around 0; the last link of a chain."""
     import optax
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def projected(updates: Any, params: Any) -> Any:
         moved = params + updates
         square = jnp.sum(moved * moved)
         outside = square > radius * radius
         shrunk = moved * (radius / jnp.sqrt(jnp.where(outside, square, 1)))
-        return jnp.where(outside, shrunk, moved) - params, state
+        return jnp.where(outside, shrunk, moved) - params
 
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    return optax.stateless(projected)
 
 
 def shortened(limit: Any) -> optax.GradientTransformation:
     """`optax.clip_by_global_norm`, but exact also where the squares of a gradient exceed its dtype's range."""
     import optax
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def clipped(updates: Any, params: Any) -> Any:
         largest = jnp.max(jnp.abs(updates))
         unit = updates / jnp.where(largest > 0, largest, 1)
         norm = jnp.sqrt(jnp.sum(unit * unit))
-        return jnp.where(largest * norm > limit, unit * (limit / jnp.where(norm > 0, norm, 1)), updates), state
+        return jnp.where(largest * norm > limit, unit * (limit / jnp.where(norm > 0, norm, 1)), updates)
 
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    return optax.stateless(clipped)
 
 
 def default_optimizer(params: Any) -> optax.GradientTransformation:
@@ -128,9 +111,8 @@ def gradient(
     """
     import optax
 
-    for field, value, allowed in (("loss", loss, ("squared", "huber")), ("explore", explore, ("epsilon", "width"))):
-        if value not in allowed:
-            raise ValueError(f"{field}={value!r}: allowed are {' and '.join(map(repr, allowed))}")
+    choice("loss", loss, "squared", "huber")
+    choice("explore", explore, "epsilon", "width")
     widths = explore == "width"
 
     def step_of(params: Any) -> optax.GradientTransformation:
@@ -184,6 +166,7 @@ def gradient(
 @register(
     "sgd",
     label="SGD",
+    told=("theta_norm",),
     color="#555599",
     cost=Cost(0.1, 3e-4, 1e-4),
     source="a reference line",
@@ -200,7 +183,6 @@ def make_sgd(
     learning_rate: float | None = None,
     clip: float | None = None,
     threshold: float | None = None,
-    theta_norm: float | None = None,
 ) -> tuple[Policy, SgdParams]:
     """The default optimizer; rate 1/D^2, gradients up to D (D S + c^{1/(1 + epsilon)}), threshold c^{1/(1 + epsilon)}.
 
@@ -227,14 +209,11 @@ def make_sgd(
         threshold = (noise("threshold") or 1.0) if loss == "huber" else 1.0
     if explore == "epsilon" and number("exploration", exploration) > 1:
         raise ValueError(f"exploration={exploration}: must be at most 1 with explore='epsilon', a probability")
-    params = SgdParams(
-        ridge=setup.ridge,
-        theta_norm=setup.theta_norm,
+    params = setup.params(
+        SgdParams,
         learning_rate=number("learning_rate", learning_rate),
         clip=number("clip", clip),
         threshold=number("threshold", threshold),
         exploration=number("exploration", exploration),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
     )
     return gradient(setup.design, loss=loss, explore=explore), params

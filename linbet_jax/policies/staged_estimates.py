@@ -18,27 +18,19 @@ from linbet_jax.kernels.fixed_design import bmm_width, btc_level, btc_width
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.kernels.medians import median_of_means
 
-__all__ = ["Estimator", "Row", "Stages", "Truncated", "medians", "truncation"]
-
 _CHUNK = 64  # rows of a stage that are truncated at a time
 _LARGE = 8  # payoffs of an arm in a stage that are truncated one by one
 _MOST = {"float32": 1e15, "float64": 1e100}  # a payoff beyond it counts as this: no sum of medians becomes NaN
 
 
 class Stages(NamedTuple):
-    """What every stage knows of every arm; S stages.
+    """What every stage knows of every arm; S stages."""
 
-    Attributes:
-        counts: [S, K] int32, rows of each stage by their arms.
-        values: [S, K], estimates r of <x, theta*>.
-        noise: [S, K], their widths' part from noise, or its part that does not change with the number of the pull.
-        leverages: [S, K], ||x|| in the norm of the stage's A^-1.
-    """
-
-    counts: jax.Array
-    values: jax.Array
+    counts: jax.Array  # [S, K] int32, rows of each stage by their arms
+    values: jax.Array  # [S, K], estimates r of <x, theta*>
+    # [S, K], their widths' part from noise, or its part that does not change with the number of the pull
     noise: jax.Array
-    leverages: jax.Array
+    leverages: jax.Array  # [S, K], ||x|| in the norm of the stage's A^-1
 
 
 class Row(NamedTuple):
@@ -58,43 +50,39 @@ class Estimator(NamedTuple):
     Attributes:
         begin: ``(arms) -> payoffs``, empty.
         add: ``(payoffs, index, observed [k], row, arms, params) -> (payoffs, values [K], noise [K])``.
-        widths: ``(stages, number of the next update [], params) -> [S, K]``, literal.
+        factor: ``(number of arms, params) -> []``, of t^a ||x||: the noise's part of a width that grows with t.
+        literal: whether widths are the paper's.
     """
 
     begin: Callable[[jax.Array], Any]
     add: Callable[..., tuple[Any, jax.Array, jax.Array]]
-    widths: Callable[[Stages, jax.Array, Any], jax.Array]
+    factor: Callable[[int, Any], Any]
+    literal: bool
 
-
-def _bias(stages: Stages, params: Any) -> jax.Array:
-    """sqrt(lambda) S ||x|| in A^-1."""
-    return theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * stages.leverages
-
-
-def _grown(number: jax.Array, factor: Any, params: Any) -> Any:
-    """A factor times t^a."""
-    return factor * number.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
+    def widths(self, stages: Stages, number: jax.Array, params: Any, *, staged: bool) -> jax.Array:
+        """[S, K], literal, before update number [] of policies with stages or with one that takes every pull."""
+        noise = stages.noise
+        if self.literal or not staged:
+            factor = self.factor(stages.counts.shape[1], params)
+            pulls = number if self.literal else jnp.maximum(number - 1, 1)
+            grown = factor * pulls.astype(params.ridge.dtype) ** theory.growth_exponent(params.epsilon)
+            if self.literal:
+                return (grown + 1) * stages.leverages
+            noise = grown * stages.leverages
+        return noise + theory.initial_radius(ridge=params.ridge, theta_norm=params.theta_norm) * stages.leverages
 
 
 class Truncated(NamedTuple):
-    """What truncation keeps; T' is T, rounded up.
+    """What truncation keeps; T' is T, rounded up."""
 
-    Attributes:
-        arms: [S T'] int32, those of the stages' rows in their order.
-        payoffs: [S T'], theirs.
-        large: [S, K, 8], the largest payoffs of every arm in a stage.
-        rest: [S, K], the sums of all other payoffs.
-        lost: [S, K], what rounding has kept out of these so far.
-    """
-
-    arms: jax.Array
-    payoffs: jax.Array
-    large: jax.Array
-    rest: jax.Array
-    lost: jax.Array
+    arms: jax.Array  # [S T'] int32, those of the stages' rows in their order
+    payoffs: jax.Array  # [S T'], theirs
+    large: jax.Array  # [S, K, 8], the largest payoffs of every arm in a stage
+    rest: jax.Array  # [S, K], the sums of all other payoffs
+    lost: jax.Array  # [S, K], what rounding has kept out of these so far
 
 
-def truncation(num_stages: int, history: int, literal: bool, staged: bool) -> Estimator:
+def truncation(num_stages: int, history: int, literal: bool) -> Estimator:
     """Truncated ridge estimates: the weights of a stage's rows change with it, so its payoffs are judged anew.
 
     Where the level spares all but an arm's largest payoffs, their sum is enough; else the stage's rows are read.
@@ -159,25 +147,16 @@ def truncation(num_stages: int, history: int, literal: bool, staged: bool) -> Es
         read = jax.lax.fori_loop(jnp.zeros_like(parts), parts, some, jnp.zeros_like(row.powers))
         return after, jnp.where(spared, short, read), btc_width(spread, log, params.epsilon)
 
-    def widths(stages: Stages, number: jax.Array, params: Any) -> jax.Array:
-        if not literal and staged:
-            return stages.noise + _bias(stages, params)
+    def factor(num_arms: int, params: Any) -> Any:
         if not literal:
-            log = log_term(stages.counts.shape[1], params)
-            unit = btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
-            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
-        factor = theory.sup_btc_factor(
-            params.horizon,
-            num_arms=stages.counts.shape[1],
-            delta=params.delta,
-            raw_moment_bound=params.raw_moment_bound,
-        )
-        return (_grown(number, factor, params) + 1) * stages.leverages
+            log = log_term(num_arms, params)
+            return btc_width(params.raw_moment_bound ** (1 / (1 + params.epsilon)), log, params.epsilon)
+        return theory.at(theory.sup_btc_factor, params, num_arms=num_arms)
 
-    return Estimator(begin, add, widths)
+    return Estimator(begin, add, factor, literal)
 
 
-def medians(num_stages: int, copies: int, literal: bool, staged: bool) -> Estimator:
+def medians(num_stages: int, copies: int, literal: bool) -> Estimator:
     """Medians of k ridge estimates, one of every copy."""
 
     def begin(arms: jax.Array) -> jax.Array:
@@ -196,13 +175,9 @@ def medians(num_stages: int, copies: int, literal: bool, staged: bool) -> Estima
         after = jax.lax.dynamic_update_index_in_dim(payoffs, moments, stage, 0)
         return after, values, bmm_width(spread, params.epsilon)
 
-    def widths(stages: Stages, number: jax.Array, params: Any) -> jax.Array:
-        if not literal and staged:
-            return stages.noise + _bias(stages, params)
-        if not literal:
-            unit = bmm_width(params.central_moment_bound ** (1 / (1 + params.epsilon)), params.epsilon)
-            return _grown(jnp.maximum(number - 1, 1), unit, params) * stages.leverages + _bias(stages, params)
-        factor = (12 * params.central_moment_bound) ** (1 / (1 + params.epsilon))
-        return (_grown(number, factor, params) + 1) * stages.leverages
+    def factor(num_arms: int, params: Any) -> Any:
+        if literal:
+            return (12 * params.central_moment_bound) ** (1 / (1 + params.epsilon))
+        return bmm_width(params.central_moment_bound ** (1 / (1 + params.epsilon)), params.epsilon)
 
-    return Estimator(begin, add, widths)
+    return Estimator(begin, add, factor, literal)

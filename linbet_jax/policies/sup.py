@@ -25,56 +25,30 @@ from linbet_jax import theory
 from linbet_jax.kernels.fixed_design import power
 from linbet_jax.kernels.gram import dot, sweep_inverse
 from linbet_jax.kernels.selection import TIE_TOLERANCE, argmax_index
-from linbet_jax.policies._checks import check_params
+from linbet_jax.policies._checks import check_params, check_plan, choice
 from linbet_jax.policies.designs import Arms
 from linbet_jax.policies.policy import About, Buffers, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
 from linbet_jax.policies.staged_estimates import Estimator, Row, Stages, medians, truncation
 
-CONSTANTS = ("derived", "paper2020")
-
 
 class SupBtcParams(NamedTuple):
-    """Hyperparameters of sup_btc and btc_ucb, all traced; the horizon must be the one that stages were made for.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        mean_bound: L >= |<x, theta*>|; L is the first stage's precision. 1/2 with the paper's constants,
-            and, unused, without stages.
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies the widths; truncation and the stages' precisions never see it. Below about
-            2 L/(sqrt(T) S D) even an empty stage looks precise: nothing is learnt, and the longest arm is played.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of sup_btc and btc_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
     theta_norm: Any
-    mean_bound: Any
+    mean_bound: Any  # the first stage's precision is L. 1/2 with the paper's constants, and, unused, without stages
     raw_moment_bound: Any
     epsilon: Any
+    # multiplies the widths; truncation and the stages' precisions never see it. Below about 2 L/(sqrt(N) S D), N pulls
+    # or epochs, even an empty stage looks precise: nothing is learnt, and the longest arm is played
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # the one that stages were made for
 
 
 class SupBmmParams(NamedTuple):
-    """Hyperparameters of sup_bmm and bmm_ucb, all traced; delta and the horizon must be those that k was made for.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        mean_bound: L >= |<x, theta*>|; L is the first stage's precision. 1/2 with the paper's constants,
-            and, unused, without stages.
-        central_moment_bound: c >= E|eta|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies the widths; the stages' precisions never see it. Below about 2 L/(sqrt(N) S D) of N
-            epochs even an empty stage looks precise: nothing is learnt, and the longest arm is played.
-        horizon: T, the pulls the parameters were made for.
-    """
+    """Hyperparameters of sup_bmm and bmm_ucb; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -83,26 +57,19 @@ class SupBmmParams(NamedTuple):
     central_moment_bound: Any
     epsilon: Any
     radius_scale: Any
-    horizon: Any
+    horizon: Any  # it and delta must be those that k was made for; what is not said here is as in SupBtcParams
 
 
 class SupState(NamedTuple):
-    """State of a policy with stages.
+    """State of a policy with stages."""
 
-    Attributes:
-        stages: what every stage knows.
-        payoffs: what the stages keep of them: of sup_btc `Truncated`, memory O(S T); of sup_bmm [S, k, d], sums of y x
-            of every copy.
-        updates: [] int32, pulls or epochs played. The same in every replication.
-        arm: [] int32, the next one.
-        stage: [] int32, the one that its payoffs enter; S where none does.
-    """
-
-    stages: Stages
+    stages: Stages  # what every stage knows
+    # what the stages keep of them: of sup_btc `Truncated`, memory O(S T); of sup_bmm [S, k, d], sums of y x of every
+    # copy
     payoffs: Any
-    updates: jax.Array
-    arm: jax.Array
-    stage: jax.Array
+    updates: jax.Array  # [] int32, pulls or epochs played. The same in every replication
+    arm: jax.Array  # [] int32, the next one
+    stage: jax.Array  # [] int32, the one that its payoffs enter; S where none does
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,7 +94,7 @@ class _Sup:
 
     def decide(self, stages: Stages, updates: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
         """The next arm, and the stage that its payoffs enter."""
-        widths = params.radius_scale * self.robust.widths(stages, updates + 1, params)
+        widths = params.radius_scale * self.robust.widths(stages, updates + 1, params, staged=self.staged)
         if not self.staged:
             return argmax_index(stages.values[0], widths[0] ** 2, jnp.ones_like(params.ridge)), jnp.zeros((), jnp.int32)
         precision, last = 2 * params.mean_bound, self.num_stages - 1
@@ -212,8 +179,7 @@ def _policy(play: _Sup, *, pulls_per_epoch: int = 1, history: int | None = None)
 
 
 def _literal(constants: str) -> bool:
-    if constants not in CONSTANTS:
-        raise ValueError(f"constants={constants!r}: allowed are {' and '.join(map(repr, CONSTANTS))}")
+    choice("constants", constants, "derived", "paper2020")
     return constants == "paper2020"
 
 
@@ -238,7 +204,7 @@ def sup_btc(*, history: int, constants: str = "derived", staged: bool = True) ->
         ValueError: for an unknown option.
     """
     literal, num_stages = _literal(constants), theory.sup_stages(history) if staged else 1
-    robust = truncation(num_stages, history, literal, staged)
+    robust = truncation(num_stages, history, literal)
     name = "sup_btc" if staged else "btc_ucb"
     return _policy(_Sup(name, num_stages, lambda params: params.horizon, robust, staged), history=history)
 
@@ -260,78 +226,48 @@ def sup_bmm(schedule: theory.SupSchedule, *, constants: str = "derived", staged:
     literal, num_stages = _literal(constants), schedule.stages if staged else 1
     name = "sup_bmm" if staged else "bmm_ucb"
     epochs = float(schedule.epochs)
-    robust = medians(num_stages, schedule.copies, literal, staged)
+    robust = medians(num_stages, schedule.copies, literal)
     play = _Sup(name, num_stages, lambda params: jnp.asarray(epochs, params.ridge.dtype), robust, staged)
     return _policy(play, pulls_per_epoch=schedule.copies)
 
 
-def _common(setup: Setup, name: str, constants: str, staged: bool, known: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Parameters that all four share, and notes."""
+def _params(setup: Setup, kind: Any, name: str, constants: str) -> tuple[Any, tuple[str, ...]]:
+    """Hyperparameters, and notes."""
     literal = _literal(constants)
-    if literal and known.get("mean_bound") is not None:
-        raise ValueError(f"mean_bound={known['mean_bound']!r}: goes with constants='derived' alone")
-    theta_norm = setup.theta_norm
-    shared = {
-        "ridge": setup.ridge,
-        "delta": setup.delta,
-        "theta_norm": theta_norm,
-        "mean_bound": 0.5 if literal or not staged else setup.known("mean_bound", known.get("mean_bound")),
-        "epsilon": setup.known("epsilon", known["epsilon"]),
-        "radius_scale": setup.radius_scale,
-        "horizon": float(setup.horizon),
-    }
-    notes: tuple[str, ...] = ()
-    if literal and theta_norm * math.sqrt(setup.ridge) > 1:
-        notes = (f"{name}: the widths of constants='paper2020' assume sqrt(ridge) S <= 1; here it is larger",)
-    return shared, notes
-
-
-def _one_set(setup: Setup, name: str) -> None:
+    given = setup.given.get("mean_bound")
+    if literal and given is not None:
+        raise ValueError(f"mean_bound={given!r}: goes with constants='derived' alone")
+    unused = {"mean_bound": 0.5} if literal or not name.startswith("sup") else {}
+    params = setup.params(kind, **unused)
     if setup.bandit.changing:
         raise ValueError(
             f"bandit: {name} keeps what its estimates need by the arms of one decision set; this bandit's set changes"
             " from pull to pull"
         )
+    if literal and setup.theta_norm * math.sqrt(setup.ridge) > 1:
+        return params, (f"{name}: the widths of constants='paper2020' assume sqrt(ridge) S <= 1; here it is larger",)
+    return params, ()
 
 
-def _make_btc(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Policy, SupBtcParams]:
+def _make_btc(setup: Setup, name: str, constants: str) -> tuple[Policy, SupBtcParams]:
     staged = name == "sup_btc"
-    shared, notes = _common(setup, name, constants, staged, known)
-    params = SupBtcParams(raw_moment_bound=setup.known("raw_moment_bound", known["raw_moment_bound"]), **shared)
-    _one_set(setup, name)
+    params, notes = _params(setup, SupBtcParams, name, constants)
     policy = sup_btc(history=setup.horizon, constants=constants, staged=staged)
-    facts = (("stages", theory.sup_stages(setup.horizon)),) if staged else ()
-
-    def check(params: SupBtcParams) -> None:
-        check_params(params)
-        if staged and theory.sup_stages(int(params.horizon)) != theory.sup_stages(setup.horizon):
-            raise ValueError(
-                f"horizon={params.horizon:.0f}: it needs {theory.sup_stages(int(params.horizon))} stages, but this"
-                f" {name} has {theory.sup_stages(setup.horizon)}; make_policy again instead of replacing it"
-            )
-
-    return policy._replace(about=About(check=check, facts=facts, notes=notes)), params
+    if not staged:
+        return policy.with_notes(notes=notes), params
+    stages = theory.sup_stages(setup.horizon)
+    check = check_plan(theory.sup_stages, stages, lambda needed: f"{needed} stages, but this {name} has {stages}")
+    return policy._replace(about=About(check=check, facts=(("stages", stages),), notes=notes)), params
 
 
-def _make_bmm(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Policy, SupBmmParams]:
+def _make_bmm(setup: Setup, name: str, constants: str) -> tuple[Policy, SupBmmParams]:
     staged = name == "sup_bmm"
-    shared, notes = _common(setup, name, constants, staged, known)
-    moment = setup.known("central_moment_bound", known["central_moment_bound"])
-    params = SupBmmParams(central_moment_bound=moment, **shared)
-    _one_set(setup, name)
+    params, notes = _params(setup, SupBmmParams, name, constants)
     schedule = functools.partial(
         theory.sup_bmm_schedule, num_arms=setup.bandit.num_arms, literal=_literal(constants), staged=staged
     )
     made = schedule(setup.horizon, delta=setup.delta)
-
-    def check(params: SupBmmParams) -> None:
-        check_params(params)
-        if schedule(int(params.horizon), delta=params.delta) != made:
-            raise ValueError(
-                f"delta={params.delta}, horizon={params.horizon:.0f}: they need other epochs than this {name} was made"
-                " for; make_policy again instead of replacing these parameters"
-            )
-
+    check = check_plan(schedule, made, f"other epochs than this {name} was made for", "delta")
     policy = sup_bmm(made, constants=constants, staged=staged)
     facts = (("k", made.copies), ("N", made.epochs), *((("stages", made.stages),) if staged else ()))
     return policy._replace(about=About(check=check, facts=facts, notes=notes)), params
@@ -340,106 +276,70 @@ def _make_bmm(setup: Setup, name: str, constants: str, **known: Any) -> tuple[Po
 @register(
     "sup_bmm",
     label="SupBMM",
+    told=("epsilon", "central_moment_bound", "theta_norm", "mean_bound"),
     color="#999933",
     cost=Cost(0.25, 1.55e-3, 1e-4),
     source="after Xue, Wang, Wang, Zhang 2020",
     assumption="central moment",
-    moment="central_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "sup_bmm"),
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
     time="(K² d + d³)/k + d² + K d",
     memory="k d ln T",
 )
-def make_sup_bmm(
-    setup: Setup,
-    *,
-    constants: str = "derived",
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    mean_bound: float | None = None,
-) -> tuple[Policy, SupBmmParams]:
+def make_sup_bmm(setup: Setup, *, constants: str = "derived") -> tuple[Policy, SupBmmParams]:
     """sup_bmm with the epochs and stages of the horizon."""
-    return _make_bmm(
-        setup, "sup_bmm", constants, epsilon=epsilon, central_moment_bound=central_moment_bound, mean_bound=mean_bound
-    )
+    return _make_bmm(setup, "sup_bmm", constants)
 
 
 @register(
     "sup_btc",
     label="SupBTC",
+    told=("epsilon", "raw_moment_bound", "theta_norm", "mean_bound"),
     color="#661100",
     cost=Cost(1.0, 0.065, 0.0),
     source="after Xue, Wang, Wang, Zhang 2020",
     assumption="raw moment",
-    moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "sup_btc"),
     regret="d^½ T^(1/(1+ε))",
     valid="adaptive",
     sets="one finite",
     time="K² d + d³ + K t rarely",
     memory="T ln T",
 )
-def make_sup_btc(
-    setup: Setup,
-    *,
-    constants: str = "derived",
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-    mean_bound: float | None = None,
-) -> tuple[Policy, SupBtcParams]:
+def make_sup_btc(setup: Setup, *, constants: str = "derived") -> tuple[Policy, SupBtcParams]:
     """sup_btc with the stages of the horizon."""
-    return _make_btc(
-        setup, "sup_btc", constants, epsilon=epsilon, raw_moment_bound=raw_moment_bound, mean_bound=mean_bound
-    )
+    return _make_btc(setup, "sup_btc", constants)
 
 
 @register(
     "bmm_ucb",
     label="BMM-UCB",
+    told=("epsilon", "central_moment_bound", "theta_norm"),
     color="#DDCC77",
     cost=Cost(0.25, 1.55e-3, 1e-4),
     source="SupBMM without its stages",
     assumption="central moment",
-    moment="central_moment_bound",
     sets="one finite",
     time="(K² d + d³)/k + d² + K d",
     memory="k d",
 )
-def make_bmm_ucb(
-    setup: Setup,
-    *,
-    constants: str = "derived",
-    epsilon: float | None = None,
-    central_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-) -> tuple[Policy, SupBmmParams]:
+def make_bmm_ucb(setup: Setup, *, constants: str = "derived") -> tuple[Policy, SupBmmParams]:
     """bmm_ucb with the epochs of the horizon."""
-    return _make_bmm(setup, "bmm_ucb", constants, epsilon=epsilon, central_moment_bound=central_moment_bound)
+    return _make_bmm(setup, "bmm_ucb", constants)
 
 
 @register(
     "btc_ucb",
     label="BTC-UCB",
+    told=("epsilon", "raw_moment_bound", "theta_norm"),
     color="#882255",
     cost=Cost(1.0, 0.065, 0.0),
     source="SupBTC without its stages",
     assumption="raw moment",
-    moment="raw_moment_bound",
     sets="one finite",
     time="K² d + d³ + K t rarely",
     memory="T",
 )
-def make_btc_ucb(
-    setup: Setup,
-    *,
-    constants: str = "derived",
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    theta_norm: float | None = None,
-) -> tuple[Policy, SupBtcParams]:
+def make_btc_ucb(setup: Setup, *, constants: str = "derived") -> tuple[Policy, SupBtcParams]:
     """btc_ucb for the horizon."""
-    return _make_btc(setup, "btc_ucb", constants, epsilon=epsilon, raw_moment_bound=raw_moment_bound)
+    return _make_btc(setup, "btc_ucb", constants)
