@@ -41,17 +41,7 @@ CONDITION = 1e8  # largest condition number of V that the rational root covers; 
 
 
 class TofuParams(NamedTuple):
-    """Hyperparameters of TOFU, all traced.
-
-    Attributes:
-        ridge: lambda > 0.
-        delta: failure probability in (0, 1).
-        theta_norm: S >= ||theta*||.
-        raw_moment_bound: b >= E|y|^{1 + epsilon}.
-        epsilon: in (0, 1].
-        radius_scale: multiplies every radius; 1 is the paper.
-        horizon: T, which enters the level and the radius.
-    """
+    """Hyperparameters of TOFU; :mod:`linbet_jax.policies.policy` says what its fields are."""
 
     ridge: Any
     delta: Any
@@ -63,21 +53,14 @@ class TofuParams(NamedTuple):
 
 
 class Root(NamedTuple):
-    """A way to keep a root W of V^-1 (W^T W = V^-1) through rank-one updates; functions of a tracked state.
+    """A way to keep a root W of V^-1 (W^T W = V^-1) through rank-one updates; functions of a tracked state."""
 
-    Attributes:
-        build: ``(gram [d, d], ridge) -> tracked``, afresh.
-        add: ``(tracked, feature [d], ridge) -> tracked``, for V + x x^T.
-        in_turn: the same as two functions to be used in turn, cheaper together than ``add`` twice; or none.
-        matrix: ``(tracked) -> W [d, d]``.
-        condition: the largest condition number of V it covers.
-    """
-
-    build: Callable[[jax.Array, jax.Array], Any]
-    add: Callable[[Any, jax.Array, jax.Array], Any]
+    build: Callable[[jax.Array, jax.Array], Any]  # (gram [d, d], ridge) -> tracked, afresh
+    add: Callable[[Any, jax.Array, jax.Array], Any]  # (tracked, feature [d], ridge) -> tracked, for V + x x^T
+    # the same as two functions to be used in turn, cheaper together than `add` twice; or none
     in_turn: tuple[Callable[[Any, jax.Array, jax.Array], Any], ...]
-    matrix: Callable[[Any], jax.Array]
-    condition: float
+    matrix: Callable[[Any], jax.Array]  # tracked -> W [d, d]
+    condition: float  # the largest condition number of V that it covers
 
 
 def _symmetric_root(condition: float) -> Root:
@@ -105,47 +88,28 @@ def _cholesky_root() -> Root:
 
 
 class TofuState(NamedTuple):
-    """State of pruned TOFU: memory O(d^2 + capacity d), independent of T.
+    """State of pruned TOFU: memory O(d^2 + capacity d), independent of T."""
 
-    Attributes:
-        design: of the arms played.
-        root: tracked root of V^-1.
-        doubtful: settled moments and the doubtful payoffs.
-        center: [d], theta_t.
-        spread: [], trace(V) / lambda, a bound on V's condition number.
-        pulls: [] int32, t.
-    """
-
-    design: Any
-    root: Any
-    doubtful: DoubtfulState
-    center: jax.Array
-    spread: jax.Array
-    pulls: jax.Array
+    design: Any  # of the arms played
+    root: Any  # tracked root of V^-1
+    doubtful: DoubtfulState  # settled moments and the doubtful payoffs
+    center: jax.Array  # [d], theta_t
+    spread: jax.Array  # [], trace(V) / lambda, a bound on V's condition number
+    pulls: jax.Array  # [] int32, t
 
 
 class HistoryState(NamedTuple):
-    """State of TOFU that keeps its history: memory O(T d).
+    """State of TOFU that keeps its history: memory O(T d)."""
 
-    Attributes:
-        design: of the arms played.
-        root: tracked root of V^-1; None for the full pass, which factors V anew at every pull.
-        features: [T, d].
-        payoffs: [T].
-        kept: [d, d], row i is sum_tau y_tau x_tau over the payoffs kept in coordinate i; None for the full pass.
-        center: [d], theta_t.
-        spread: [], trace(V) / lambda where the root has a range (with epochs); d, and not updated, in the full pass.
-        pulls: [] int32, t.
-    """
-
-    design: Any
-    root: Any
-    features: jax.Array
-    payoffs: jax.Array
+    design: Any  # of the arms played
+    root: Any  # tracked root of V^-1; None for the full pass, which factors V anew at every pull
+    features: jax.Array  # [T, d]
+    payoffs: jax.Array  # [T]
+    # [d, d], row i is sum_tau y_tau x_tau over the payoffs kept in coordinate i; None for the full pass
     kept: Any
-    center: jax.Array
-    spread: jax.Array
-    pulls: jax.Array
+    center: jax.Array  # [d], theta_t
+    spread: jax.Array  # [], trace(V) / lambda where the root has a range (with epochs); d, unchanged, in the full pass
+    pulls: jax.Array  # [] int32, t
 
 
 @functools.lru_cache(maxsize=256)
@@ -193,31 +157,13 @@ def tofu(
     if capacity < 1:
         raise ValueError(f"capacity={capacity}: must be at least 1")
 
-    dim = design.dim
-
     def truncation_level(pulls: jax.Array, params: TofuParams) -> jax.Array:
-        return theory.tofu_level(
-            pulls.astype(params.ridge.dtype),
-            horizon=params.horizon,
-            delta=params.delta,
-            dim=dim,
-            raw_moment_bound=params.raw_moment_bound,
-            epsilon=params.epsilon,
-            level=level,
-        )
+        number = pulls.astype(params.ridge.dtype)
+        return theory.at(theory.tofu_level, params, number, dim=design.dim, level=level)
 
     def radius(pulls: jax.Array, params: TofuParams) -> jax.Array:
-        started = theory.tofu_radius(
-            pulls.astype(params.ridge.dtype),
-            horizon=params.horizon,
-            delta=params.delta,
-            dim=dim,
-            raw_moment_bound=params.raw_moment_bound,
-            epsilon=params.epsilon,
-            ridge=params.ridge,
-            theta_norm=params.theta_norm,
-        )
-        return scaled_radius(pulls, started, params)
+        number = pulls.astype(params.ridge.dtype)
+        return scaled_radius(pulls, theory.at(theory.tofu_radius, params, number, dim=design.dim), params)
 
     def enlarge() -> Policy:
         return tofu(
@@ -450,12 +396,11 @@ def _by_epochs(parts: _Parts, history: int, epochs: int, enlarge: Callable[[], P
 @register(
     "tofu",
     label="TOFU",
+    told=("epsilon", "raw_moment_bound", "theta_norm"),
     color="#D55E00",
     cost=Cost(0.2, 8e-4, 0.024),
     source="Shao, Yu, King, Lyu 2018, Algorithm 2",
     assumption="raw moment",
-    moment="raw_moment_bound",
-    rate=functools.partial(theory.regret_exponent, "tofu"),
     regret="d T^(1/(1+ε))",
     valid="in advance",
     time="K d + C d²",
@@ -470,9 +415,6 @@ def make_tofu(
     root: str = "symmetric",
     epochs: int | None = None,
     capacity: int | None = None,
-    epsilon: float | None = None,
-    raw_moment_bound: float | None = None,
-    theta_norm: float | None = None,
 ) -> tuple[Policy, TofuParams]:
     """TOFU in the form that its options choose."""
     if epochs is not None:
@@ -499,13 +441,4 @@ def make_tofu(
         capacity=None if capacity is None else count("capacity", capacity),
         condition=condition,
     )
-    params = TofuParams(
-        ridge=setup.ridge,
-        delta=setup.delta,
-        theta_norm=setup.theta_norm,
-        raw_moment_bound=setup.known("raw_moment_bound", raw_moment_bound),
-        epsilon=setup.known("epsilon", epsilon),
-        radius_scale=setup.radius_scale,
-        horizon=float(setup.horizon),
-    )
-    return policy, params
+    return policy, setup.params(TofuParams)
