@@ -252,12 +252,16 @@ def test_a_gpu_is_asked_for_the_same_bits_every_time():
     assert compiler_options(cards) == {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
 
 
-def test_small_sets_on_a_cpu_do_without_a_library():
-    launch, ynn = program("crt", "float32")[1], "xla_cpu_experimental_ynn_fusion_type"
+def test_small_sets_on_a_cpu_do_without_a_library(monkeypatch):
+    launch, ynn, emitters = program("crt", "float32")[1], launches._LIBRARY, launches._EMITTERS
     sized = {shape: launch._replace(arms=jax.ShapeDtypeStruct(shape, np.float32)) for shape in ((64, 64), (64, 65))}
-    assert compiler_options(sized[64, 64])[ynn] == ""
-    assert ynn not in compiler_options(sized[64, 65])
-    assert compiler_options(launch._replace(arms=Ball(jnp.ones(()), 2.0, 3)))[ynn] == ""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_extra_options=anything")  # as set_up_cpu leaves it
+    small, large = compiler_options(sized[64, 64]), compiler_options(sized[64, 65])
+    assert (small[ynn], small[emitters]) == ("", False)
+    assert {ynn, emitters}.isdisjoint(large)
+    assert compiler_options(launch._replace(arms=Ball(jnp.ones(()), 2.0, 3))) == small
+    monkeypatch.setenv("XLA_FLAGS", "")  # the older way is for loops that become one kernel
+    assert compiler_options(sized[64, 64]) == {name: value for name, value in small.items() if name != emitters}
     text = launches._compile(jax.jit(jnp.matmul).lower(np.ones((9, 9)), np.ones((9, 9))), {ynn: ""}).as_text()
     assert "ynn_fusion" not in text
     assert " dot(" in text

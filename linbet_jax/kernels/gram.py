@@ -53,10 +53,12 @@ def _combined_in_two(rows: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 def small_product(left: jax.Array, right: jax.Array) -> jax.Array:
-    """``left @ right``, [m, n] by [n, k], on a CPU in one loop with what stands around it, for the same reason."""
-    return jax.lax.platform_dependent(
-        left, right, cpu=lambda left, right: jnp.sum(left[:, :, None] * right, axis=1), default=dot
-    )
+    """``left @ right``, [m, n] or [n] by [n, k], on a CPU in one loop with what stands around it, for the same reason."""
+
+    def one_loop(left: jax.Array, right: jax.Array) -> jax.Array:
+        return jnp.sum(left[..., None] * right, axis=-2)
+
+    return jax.lax.platform_dependent(left, right, cpu=one_loop, default=dot)
 
 
 def summed(left: jax.Array, right: jax.Array) -> jax.Array:

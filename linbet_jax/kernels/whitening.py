@@ -161,7 +161,7 @@ def shifted_inverses_settle(
     """The update after a deferred one, with both brought into the inverses."""
     (feature,) = floats(feature=feature)
     _, weights = root_quadrature(condition, state.inverses.shape[-1])
-    earlier = state.image * dot(feature, state.scaled)
+    earlier = state.image * small_product(feature, state.scaled)
     image, scaled = _step(_image(state, feature) - earlier, feature)
     inverses = state.inverses - state.image[:, None, :] * state.scaled[None, :, :] - image[:, None, :] * scaled[None]
     nothing = jnp.zeros_like(image)
@@ -171,9 +171,9 @@ def shifted_inverses_settle(
 def _image(state: ShiftedInverses, feature: jax.Array) -> jax.Array:
     """The stored inverses times x, [d, n]: one matrix-vector product for all shifts."""
     dim, _, num = state.inverses.shape
-    return dot(feature, state.inverses.reshape(dim, dim * num)).reshape(dim, num)
+    return small_product(feature, state.inverses.reshape(dim, dim * num)).reshape(dim, num)
 
 
 def _step(image: jax.Array, feature: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The two factors [d, n] of Sherman-Morrison's correction: the image, and it over 1 + x^T image."""
-    return image, image / (1 + dot(feature, image))
+    return image, image / (1 + small_product(feature, image))

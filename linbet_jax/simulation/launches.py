@@ -23,14 +23,15 @@ from linbet_jax.simulation.checks import x64_enabled
 from linbet_jax.simulation.display import LOGGER, Progress, compiling
 from linbet_jax.simulation.lanes import abandon, first_lane, here, submit, wait_inside
 from linbet_jax.simulation.replication import Plan, replicate
+from linbet_jax.simulation.runtime import loops_stay_apart
 
 THREEFRY = "threefry2x32"  # the generator of every run
 CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
-SMALL_SET = 4096  # numbers of a decision set, K d
-FASTER_IF_SMALL = {  # what suits numbers so few on a CPU
-    "xla_cpu_experimental_ynn_fusion_type": "",  # no calls of a library for products and sums
-    "xla_cpu_use_fusion_emitters": False,  # of JAX 0.10: the older of two ways to write loops
-}
+SMALL_SET = 4096  # numbers of a decision set, K d, up to which these are faster on a CPU:
+_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # none: no calls of a library for products and sums
+_EMITTERS = (
+    "xla_cpu_use_fusion_emitters"  # off: the older of two ways to write loops, of JAX 0.10, for whole loops alone
+)
 FEWEST = 8  # seeds at least, which fill a vector register
 
 
@@ -188,7 +189,9 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
         return {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
     wide = {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
     size = 0 if isinstance(launch.arms, Ball) else math.prod(launch.arms.shape)
-    small = FASTER_IF_SMALL if size <= SMALL_SET else {}
+    small: dict[str, Any] = {}
+    if size <= SMALL_SET:
+        small = {_LIBRARY: ""} if loops_stay_apart() else {_LIBRARY: "", _EMITTERS: False}
     return {"xla_backend_optimization_level": 2, **wide, **small}
 
 
@@ -201,7 +204,7 @@ def _compile(lowered: Any, options: dict[str, Any]) -> Any:
             unknown = [name for name in options if f"No such compile option: '{name}'" in str(error)]
             if not unknown:
                 raise
-            if unknown[0] not in FASTER_IF_SMALL:
+            if unknown[0] not in (_LIBRARY, _EMITTERS):
                 LOGGER.warning(
                     "XLA does not know its option %s: last bits may not be those of other versions", unknown[0]
                 )
