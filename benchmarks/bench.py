@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None, *, prog: str = SCRIPT) -> int:
 def _use(cores: Sequence[int]) -> None:
     """What is compared has one core; processes that measure several choose their own.
 
-    With more at hand XLA shares out the operations of a single launch, which are too small to gain by it.
+    With more at hand XLA shares out some operations of a single launch, which are too small to gain by it.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)

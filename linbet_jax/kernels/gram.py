@@ -53,7 +53,7 @@ def _combined_in_two(rows: jax.Array, weights: jax.Array) -> jax.Array:
 
 
 def small_product(left: jax.Array, right: jax.Array) -> jax.Array:
-    """``left @ right``, [m, n] or [n] by [n, k], on a CPU in one loop with what stands around it, for the same reason."""
+    """``left @ right``, [m, n] or [n] by [n, k]: on a CPU in one loop with what stands around it, as above."""
 
     def one_loop(left: jax.Array, right: jax.Array) -> jax.Array:
         return jnp.sum(left[..., None] * right, axis=-2)

@@ -29,9 +29,7 @@ THREEFRY = "threefry2x32"  # the generator of every run
 CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on CPU, of
 SMALL_SET = 4096  # numbers of a decision set, K d, up to which these are faster on a CPU:
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # none: no calls of a library for products and sums
-_EMITTERS = (
-    "xla_cpu_use_fusion_emitters"  # off: the older of two ways to write loops, of JAX 0.10, for whole loops alone
-)
+_EMITTERS = "xla_cpu_use_fusion_emitters"  # off: JAX 0.10's older way to write loops, for those that are one kernel
 FEWEST = 8  # seeds at least, which fill a vector register
 
 
