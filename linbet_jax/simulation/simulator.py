@@ -324,10 +324,9 @@ def traced(
         devices=devices,
         key=jax.random.key(0),
     )
-    parts = _parts(batch)
-    launch = _launch(batch, parts, policy, not batch.lanes.on_cpu if for_card is None else for_card)
+    launch = _launch(batch, policy, not batch.lanes.on_cpu if for_card is None else for_card)
     rows = np.zeros(batch.block * len(batch.lanes.devices), np.int64)
-    return lower(launch, parts.arguments(rows, batch)), launch
+    return lower(launch, batch.arguments(rows)), launch
 
 
 def _checked(
@@ -349,7 +348,7 @@ def _checked(
     devices: Sequence[Any] | None = None,
     separate: bool = False,
 ) -> _Batch:
-    """What :func:`simulate_grid` was asked for, or a ValueError."""
+    """What :func:`simulate_grid` was asked for, in the dtype of the run, or a ValueError."""
     _check_what_is_played(policy, bandit, coverage)
     horizon = _check_horizon(policy, horizon)
     dtype_name = check_dtype(dtype)
@@ -362,6 +361,11 @@ def _checked(
     def bytes_each() -> int:
         return seed_bytes(policy, grid[0], bandit, horizon if trace else 0, dtype_name)
 
+    block = block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), bytes_each)
+    chunk = None if chunk_size is None else whole_number("chunk_size", chunk_size, 1)
+    leaves, treedef = stack(grid, dtype_name, separate)
+    law, static_law = law_of(bandit.noise, dtype_name)
+    _, numbers = generator_of(bandit.generator, dtype_name)
     return _Batch(
         policy=policy,
         grid=list(grid),
@@ -374,14 +378,18 @@ def _checked(
         coverage=bool(coverage),
         dtype=dtype_name,
         lanes=lanes,
-        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), bytes_each),
-        chunk=None if chunk_size is None else whole_number("chunk_size", chunk_size, 1),
-        separate=separate,
+        block=block,
+        chunk=chunk,
+        leaves=leaves,
+        treedef=treedef,
+        world=world_of(bandit, law, dtype_name)._replace(instance=numbers),
+        static_law=static_law,
+        started=threefry_key(key),
     )
 
 
 class _Batch(NamedTuple):
-    """What a call asks for, checked: every setting of the grid [G] with every seed [S], G times S rows."""
+    """What a call asks for, checked and in its dtype: every setting of the grid [G] with every seed [S], G * S rows."""
 
     policy: Policy
     grid: list[Any]
@@ -389,14 +397,26 @@ class _Batch(NamedTuple):
     horizon: int
     seeds: npt.NDArray[np.uint32]
     rounds: npt.NDArray[np.int64]
-    key: jax.Array
+    key: jax.Array  # as given
     trace: bool
     coverage: bool
     dtype: str
     lanes: Lanes
     block: int
     chunk: int | None
-    separate: bool
+    leaves: list[Leaf]  # of the grid's parameters
+    treedef: Any
+    world: World
+    static_law: Any
+    started: jax.Array  # the key that the run draws from
+
+    def arguments(self, rows: npt.NDArray[np.int64]) -> Any:
+        """What a launch of these rows is called with."""
+        setting, place = np.divmod(rows, self.seeds.size)
+        varying = [leaf.values[setting] for leaf in self.leaves if leaf.varies]
+        shared = [leaf.values for leaf in self.leaves if not leaf.varies]
+        arguments = (self.seeds[place], varying, shared, self.world, self.rounds.astype(np.int32), self.started)
+        return jax.tree.map(jnp.asarray, arguments)
 
 
 class _Played(NamedTuple):
@@ -443,65 +463,31 @@ def _check_grid(policy: Policy, grid: Any, bandit: LinearBandit, horizon: int, d
         check_params(policy, params, bandit, horizon, dtype_name)
 
 
-class _Parts(NamedTuple):
-    """A batch in the dtype of its run."""
-
-    rows_seed: npt.NDArray[np.uint32]
-    leaves: list[Leaf]
-    treedef: Any
-    world: World
-    static_law: Any
-    key: jax.Array
-
-    def arguments(self, rows: npt.NDArray[np.int64], batch: _Batch) -> Any:
-        """What a launch of these rows is called with."""
-        each = self.rows_seed.size // len(batch.grid)
-        varying = [leaf.values[rows // each] for leaf in self.leaves if leaf.varies]
-        shared = [leaf.values for leaf in self.leaves if not leaf.varies]
-        arguments = (self.rows_seed[rows], varying, shared, self.world, batch.rounds.astype(np.int32), self.key)
-        return jax.tree.map(jnp.asarray, arguments)
-
-
-def _parts(batch: _Batch) -> _Parts:
-    leaves, treedef = stack(batch.grid, batch.dtype, batch.separate)
-    law, static_law = law_of(batch.bandit.noise, batch.dtype)
-    _, numbers = generator_of(batch.bandit.generator, batch.dtype)
-    return _Parts(
-        rows_seed=np.tile(batch.seeds, len(batch.grid)),
-        leaves=leaves,
-        treedef=treedef,
-        world=world_of(batch.bandit, law, batch.dtype)._replace(instance=numbers),
-        static_law=static_law,
-        key=threefry_key(batch.key),
-    )
-
-
-def _launch(batch: _Batch, parts: _Parts, policy: Policy, on_card: bool) -> Launch:
+def _launch(batch: _Batch, policy: Policy, on_card: bool) -> Launch:
     """The program that plays the batch with this policy, the batch's own or one with larger buffers."""
-    plan = _plan(policy, batch.bandit, batch.horizon, parts.static_law, batch.dtype, on_card)
+    plan = _plan(policy, batch.bandit, batch.horizon, batch.static_law, batch.dtype, on_card)
     return Launch(
         plan=plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage),
         devices=batch.lanes.devices,
         block_size=batch.block,
-        treedef=parts.treedef,
-        batched=tuple(leaf.varies for leaf in parts.leaves),
+        treedef=batch.treedef,
+        batched=tuple(leaf.varies for leaf in batch.leaves),
         arms=shape_of_set(batch.bandit, batch.dtype),
     )
 
 
 def _play(batch: _Batch, progress: Progress | None) -> _Played:
     """Every row, those that overflow their buffers again and again with larger ones."""
-    policy, parts = batch.policy, _parts(batch)
-    rows_seed = parts.rows_seed
-    played = _Played({}, np.zeros(rows_seed.size, bool), {"compile": 0.0, "run": 0.0})
-    pending = np.arange(rows_seed.size)
+    policy, size = batch.policy, batch.seeds.size * len(batch.grid)
+    played = _Played({}, np.zeros(size, bool), {"compile": 0.0, "run": 0.0})
+    pending = np.arange(size)
     for attempt in range(MAX_ENLARGEMENTS + 1):
         launch_all(
-            _launch(batch, parts, policy, not batch.lanes.on_cpu),
+            _launch(batch, policy, not batch.lanes.on_cpu),
             batch.lanes.at_once,
-            lambda rows: parts.arguments(rows, batch),
+            batch.arguments,
             pending,
-            rows_seed.size,
+            size,
             batch.chunk,
             progress,
             played.clock,
@@ -513,7 +499,7 @@ def _play(batch: _Batch, progress: Progress | None) -> _Played:
         enlarge = None if policy.buffers is None else policy.buffers.enlarge
         if enlarge is None or attempt == MAX_ENLARGEMENTS:
             raise ValueError(
-                f"policy {policy.name}: seed {int(rows_seed[pending[0]])} overflows its buffers"
+                f"policy {policy.name}: seed {batch.seeds[pending[0] % batch.seeds.size]} overflows its buffers"
                 + (f" after {attempt} enlargements" if attempt else "")
             )
         played.repeated[pending] = True
