@@ -89,13 +89,7 @@ def program_key(
 ) -> Hashable:
     """What decides the compiled program of a run with ``separate=True``: runs of equal keys share one compile.
 
-    Args:
-        policy: as in :func:`simulate`.
-        params: its parameters.
-        bandit: what is played.
-        horizon: T.
-        num_records: R, records in fact made.
-        dtype: ``"float32"`` or ``"float64"``.
+    `num_records` is how many records are in fact made, `dtype` a name; the others are as in :func:`simulate`.
     """
     law, static_law = law_of(bandit.noise, dtype)
     leaves, treedef = jax.tree.flatten(params)
@@ -228,32 +222,14 @@ def simulate_grid(
 ) -> ResultList:
     """Run several hyperparameter settings of one policy as one batch: one compile, full blocks, common noise.
 
-    Args:
-        policy: as in :func:`simulate`.
-        grid: parameters, all of one structure; for example ``[params._replace(radius_scale=s) for s in scales]``.
-        bandit: as in :func:`simulate`, like every argument below.
-        horizon: T.
-        num_seeds: S.
-        seeds: [S].
-        key: typed key.
-        num_records: R.
-        record_at: [R].
-        trace: also return arms and payoffs.
-        coverage: also return whether the regions held theta*.
-        dtype: float32 or float64.
-        block_size: seeds per block.
-        chunk_size: replications that are computed at a time.
-        progress: "auto", a truth value or a function.
-        devices: devices to use.
-        separate: batch every parameter, also those that all settings share. One program then serves any number and mix
-            of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster.
-        warn: say with an `UnhealthyWarning` when replications are unhealthy, as :func:`simulate` does.
+    `grid` lists parameters of one structure, ``[params._replace(radius_scale=s) for s in scales]`` for example. With
+    `separate` every parameter is batched, also those that all settings share: one program then serves any number and
+    mix of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster. Where
+    replications are unhealthy, an `UnhealthyWarning` says so unless `warn` is False. Every other argument and error is
+    as in :func:`simulate`; `chunk_size` counts the replications of all settings together.
 
     Returns:
         A list of one :class:`Result` per setting, in order; a notebook shows it as a table.
-
-    Raises:
-        ValueError: as in :func:`simulate`.
     """
     check_progress(progress)
     batch = _checked(
@@ -299,19 +275,9 @@ def traced(
 ) -> tuple[Any, Launch]:
     """The program of a run, for whoever looks at programs instead of running them.
 
-    Args:
-        policy: as in :func:`simulate`, like every argument but the last.
-        params: its hyperparameters.
-        bandit: what is played.
-        horizon: T.
-        num_seeds: S.
-        dtype: float32 or float64.
-        block_size: seeds per block.
-        devices: devices to use; they need not be here.
-        for_card: whether to trace what a GPU would play, on whatever devices; by default what these would.
-
-    Returns:
-        What JAX traced (`jax.stages.Traced`), and what it was traced from.
+    Arguments are as in :func:`simulate`, but `devices` need not be here. `for_card` says whether to trace what a GPU
+    would play, on whatever devices; by default what these would. Returns what JAX traced (`jax.stages.Traced`), and
+    what it was traced from.
     """
     batch = _checked(
         policy,
