@@ -28,7 +28,7 @@ from linbet_jax.kernels.whitening import (
     shifted_inverses_settle,
     shifted_inverses_update,
 )
-from linbet_jax.policies._checks import check_params, count, flag
+from linbet_jax.policies._checks import check_params, choice, count, flag
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Buffers, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -142,13 +142,9 @@ def tofu(
     Raises:
         ValueError: for an unknown option, or options that exclude each other.
     """
-    for field, value, allowed in (
-        ("level", level, ("proof", "box")),
-        ("method", method, ("pruned", "full")),
-        ("root", root, ("symmetric", "cholesky")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{field}={value!r}: allowed are {' and '.join(map(repr, allowed))}")
+    choice("level", level, "proof", "box")
+    choice("method", method, "pruned", "full")
+    choice("root", root, "symmetric", "cholesky")
     if method == "full" and epochs is not None:
         raise ValueError(f"epochs={epochs}: goes with method='pruned' alone; method='full' re-truncates at every pull")
     if (method == "full" or epochs is not None) and history is None:
