@@ -199,7 +199,6 @@ def _policy(parts: _Parts, **own: Any) -> Policy:
     design = parts.design
 
     def select(key: jax.Array, state: Any, arms: jax.Array, params: TofuParams) -> jax.Array:
-        del key
         return design.optimistic(state.design, arms, state.center, parts.radius(state.pulls, params))
 
     def region(state: Any, arms: Arms, params: TofuParams) -> Region:
