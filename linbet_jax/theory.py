@@ -973,11 +973,7 @@ def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:
     Raises:
         ValueError: if T is too short for one epoch.
     """
-    pulls = smallest_odd(lambda pulls: _crmm_failure(pulls) * (horizon // pulls) <= delta, horizon)
-    if pulls is not None:
-        return CrmmSchedule(pulls, horizon // pulls)
-    smallest = smallest_odd(lambda pulls: _crmm_failure(pulls) <= delta)
-    raise ValueError(f"horizon={horizon}: crmm at delta={delta} needs at least {smallest} pulls, one epoch's")
+    return _median_schedule("crmm", horizon, delta, 1)
 
 
 def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> CrmmSchedule:
@@ -988,24 +984,25 @@ def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> 
     Raises:
         ValueError: if T is too short for one epoch.
     """
+    return _median_schedule("mean_of_medians", horizon, delta, blocks)
+
+
+def _median_schedule(policy: str, horizon: int, delta: float, blocks: int) -> CrmmSchedule:
+    def failure(pulls: int) -> float:
+        """4 P(Bin(r, 1/8) >= (r + 1)/2) for an odd r, from exact integers."""
+        ways = sum(math.comb(pulls, above) * 7 ** (pulls - above) for above in range((pulls + 1) // 2, pulls + 1))
+        return 4 * ways / 8**pulls
 
     def rare(pulls: int) -> bool:
-        return _crmm_failure(pulls) * (horizon // (pulls * blocks)) * blocks <= delta
+        return failure(pulls) * (horizon // (pulls * blocks)) * blocks <= delta
 
     pulls = smallest_odd(rare, horizon // blocks)
     if pulls is not None:
         return CrmmSchedule(pulls, horizon // (pulls * blocks))
-    smallest = smallest_odd(lambda pulls: _crmm_failure(pulls) * blocks <= delta)
+    smallest = smallest_odd(lambda pulls: failure(pulls) * blocks <= delta)
     assert smallest is not None
-    raise ValueError(
-        f"horizon={horizon}: mean_of_medians at delta={delta} needs at least {smallest * blocks} pulls, one epoch's"
-    )
-
-
-def _crmm_failure(pulls: int) -> float:
-    """4 P(Bin(r, 1/8) >= (r + 1)/2) for an odd r, from exact integers."""
-    ways = sum(math.comb(pulls, above) * 7 ** (pulls - above) for above in range((pulls + 1) // 2, pulls + 1))
-    return 4 * ways / 8**pulls
+    least = smallest * blocks
+    raise ValueError(f"horizon={horizon}: {policy} at delta={delta} needs at least {least} pulls, one epoch's")
 
 
 def crmm_quantile(*, central_moment_bound: Number, epsilon: Number) -> Number:
