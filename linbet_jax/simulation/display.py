@@ -42,13 +42,10 @@ def check_progress(progress: Any) -> None:
 
 @contextlib.contextmanager
 def showing(progress: ProgressChoice, name: str, total: int) -> Iterator[Progress | None]:
-    """What is to be told of replications done, for as long as the block runs.
+    """What is to be told of replications done, so many in all, for as long as the block runs.
 
-    Args:
-        progress: a function, which is told and nothing is shown; None or False for nothing at all; "auto" for a line
-            where somebody looks; True for the line at once, wherever a line can be rewritten.
-        name: what is run.
-        total: replications in all.
+    `progress` is a function, which is told and nothing is shown; None or False for nothing at all; "auto" for a line
+    where somebody looks; True for the line at once, wherever a line can be rewritten. The line begins with the name.
     """
     if progress is None or progress is False or not isinstance(progress, bool | str):
         yield progress or None
@@ -120,15 +117,11 @@ def _alone() -> bool:
 
 
 class _Line:
-    """One line, written by a thread of its own: compiling tells nobody how far it is.
-
-    Attributes:
-        compiling: whether the simulation compiles at present.
-        last: what stays behind when the line goes.
-    """
+    """One line, written by a thread of its own: compiling tells nobody how far it is."""
 
     def __init__(self, stream: TextIO, name: str, total: int, wait: float) -> None:
-        self.compiling, self.last = False, ""
+        self.compiling = False  # whether the simulation compiles at present
+        self.last = ""  # what stays behind when the line goes
         self._stream, self._name, self._total, self._done = stream, name, total, 0
         self._begun, self._first, self._width = time.monotonic(), (0.0, 0), 0
         self._over = threading.Event()

@@ -90,16 +90,12 @@ def _run_blocks(
 
 
 class _Program:
-    """A compiled launch.
-
-    Attributes:
-        compiled: what JAX compiled.
-        closed: the bytes of arrays that it closes over.
-        fastest: pulls of the horizon that it ran last, and the seconds of the fastest such run.
-    """
+    """A compiled launch."""
 
     def __init__(self, compiled: Any, closed: int) -> None:
-        self.compiled, self.closed, self.fastest = compiled, closed, (0, 0.0)
+        self.compiled = compiled  # what JAX compiled
+        self.closed = closed  # the bytes of arrays that it closes over
+        self.fastest = 0, 0.0  # pulls of the horizon that it ran last, and the seconds of the fastest such run
 
     def __call__(self, *arguments: Any) -> dict[str, Any]:
         """The outputs of a launch, once they are there.

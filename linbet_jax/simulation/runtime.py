@@ -20,17 +20,11 @@ __all__ = ["Runtime", "prepare", "set_up_cpu", "usable_cores"]
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """What the command computes on.
+    """What the command computes on."""
 
-    Attributes:
-        platform: "cpu" or "gpu".
-        kind: the device's own name, e.g. "cpu" or "NVIDIA H100".
-        count: devices of that platform in use.
-    """
-
-    platform: str
-    kind: str
-    count: int
+    platform: str  # "cpu" or "gpu"
+    kind: str  # the device's own name, e.g. "cpu" or "NVIDIA H100"
+    count: int  # devices of that platform in use
 
     def __str__(self) -> str:
         """One phrase for people, e.g. `cpu, 2 cores`."""
