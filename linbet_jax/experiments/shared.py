@@ -18,8 +18,8 @@ from linbet_jax.experiments.driver import COMPILE_SECONDS, CellResult, Progress,
 from linbet_jax.figures.plotting import Series, policy_label
 from linbet_jax.noise import PayoffLaw
 from linbet_jax.policies import make_policy
-from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.registry import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.intervals import Estimate

@@ -28,8 +28,7 @@ from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import ratio_map
 from linbet_jax.noise import CenteredPareto, PayoffLaw, Spikes, StudentT
 from linbet_jax.policies import entry
-from linbet_jax.policies.costs import pull_microseconds
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label, pull_microseconds
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval
 from linbet_jax.statistics.regret import Summary, summarize
 from linbet_jax.statistics.tables import aligned_table, interval, number, span

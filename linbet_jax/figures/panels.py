@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.figures.canvas import FloatArray, OneUnit, axes_grid, label_ends, log_floor, robust_limits, styled
 from linbet_jax.figures.colors import REFERENCE_COLOR, policy_colors, policy_sign
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.statistics.regret import Summary
 
 ILL = " (no healthy seed)"  # behind the name of a curve that there is none of

@@ -145,6 +145,7 @@ class Cost(NamedTuple):
 
 
 _LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
+PASS_MICROSECONDS = 3e-4  # of one of TOFU's passes over its whole history, per pull in it and per d^2
 Factory = Callable[..., tuple[Policy, Any]]
 
 
@@ -235,6 +236,18 @@ def entry(name: str) -> Entry:
     if str(name) not in names():
         raise ValueError(f"policy {name!r}{_meant(str(name), names())}: known are {', '.join(names())}")
     return _ENTRIES[name]
+
+
+def policy_label(policy: str, radius_scale: float = 1.0) -> str:
+    """Name of a policy as legends and tables write it; every radius_scale but the paper's 1 is in it."""
+    name = entry(policy).label if policy in names() else policy
+    return name if radius_scale == 1.0 else f"{name} ×{radius_scale:g}"
+
+
+def pull_microseconds(policy: str, *, num_arms: int, dim: int) -> float:
+    """Estimated cost of one pull of one replication, in microseconds of one core; of an unknown policy, OFUL's."""
+    cost = entry(policy if policy in names() else "oful").cost
+    return cost.base + cost.per_value * num_arms * dim + cost.per_square * dim * dim
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

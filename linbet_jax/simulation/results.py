@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.errors import UnhealthyWarning
-from linbet_jax.policies.labels import policy_label
 from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.simulation.notebook import html_table
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from linbet_jax import policies
 from linbet_jax.bandits.datasets import HORIZONS
 from linbet_jax.errors import InputError
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.simulation.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
 from linbet_jax.simulation.simulator import program_key
 from linbet_jax.storage import provenance
