@@ -33,7 +33,6 @@ SEED = 5  # of the experiment's key
 HORIZON, SEEDS = 3_000, 128
 FULL_SEEDS = 1_000
 
-
 PROBLEMS: tuple[tuple[str, PayoffLaw | None, float | None], ...] = (  # set, law, epsilon; None is the set's own
     ("S1", None, None),
     ("S1", Gaussian(math.sqrt(3.0)), 1.0),  # the same variance as t(3)

@@ -25,7 +25,6 @@ _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would 
 _DASH = 5.0  # points
 _HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
 
-
 _LINE = {False: 0.9, True: 2.0}  # width of a curve, and of a bold one
 _BAND = {False: 0.13, True: 0.22}  # opacity
 _BAR = {

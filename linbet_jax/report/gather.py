@@ -38,7 +38,6 @@ class PolicyVariant(Line):
 
     The label is unique within its setting, with every radius_scale but 1; the band is the mean regret against pulls,
     thinned to what a picture can show.
-
     """
 
     cell: LoadedCell

@@ -18,8 +18,6 @@ from typing import Any, Literal, TextIO
 
 import jax
 
-__all__ = ["LOGGER", "Progress", "ProgressChoice", "check_progress", "compiling", "showing", "took_long"]
-
 Progress = Callable[[int, int], None]
 ProgressChoice = Progress | bool | Literal["auto"] | None
 

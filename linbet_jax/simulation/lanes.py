@@ -76,7 +76,6 @@ def first_lane() -> int:
 
 _TURN = itertools.count()
 
-
 _Queue = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]  # None ends the lane
 _LANES: dict[int, _Queue] = {}
 _LOCK = threading.Lock()

@@ -55,7 +55,6 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 _SET_KEYS = tuple(name for name in SetTable.model_fields if name not in ("set", "horizon"))
 CELL_KEYS = (*CellTable.model_fields, *_SET_KEYS)  # of one of [[cells]], beside the policy's options
 
-
 _Axes = Mapping[str, list[Any]]  # lists in the file: where each is, and the values it takes
 
 
