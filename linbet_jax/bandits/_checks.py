@@ -232,10 +232,7 @@ def moment_bounds(
 ) -> tuple[float, float, float]:
     """The two moment bounds over the means from end to end, as given or from the law, and the standard deviation.
 
-    Means at the ends are met.
-
-    Raises:
-        ValueError: for a bound that is given and does not hold at the ends.
+    Means at the ends are met: ValueError for a bound that is given and does not hold there.
     """
     *known, std = moments(law, order, *ends.tolist())
     bounds = []

@@ -70,11 +70,10 @@ def plan(*, seeds: int | None, full: bool) -> Experiment:
 
 
 def _compute(task: Task, progress: Progress) -> CellResult:
-    """Where the arms part, and the regret in both types.
+    """Where the arms part, and the regret in both types, by scale and seed.
 
-    Returns:
-        By scale and seed: `first`, the first pull at which the arms differ, 0 if none; `equal`, the share of pulls with
-        the same arm; regret and health in both types.
+    `first` is the first pull at which the arms differ, 0 if none, and `equal` the share of pulls with the same arm;
+    beside them are regret and health in both types.
     """
     policy, grid = task.made()
 

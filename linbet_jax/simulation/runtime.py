@@ -39,15 +39,8 @@ CACHE_SWITCH = "LINBET_COMPILE_CACHE"  # "off" keeps compiled programs out of th
 def prepare(device: str, cores: int | None = None) -> Runtime:
     """Switches 64-bit floats and JAX's compile cache on, gives XLA one CPU device per usable core, picks the platform.
 
-    Args:
-        device: "cpu", "gpu", or "auto" for what JAX itself would take.
-        cores: CPU devices; by default what the environment says, or else one per core this process may use.
-
-    Returns:
-        The device taken.
-
-    Raises:
-        InputError: the device that was asked for is not there.
+    The device is "cpu", "gpu", or "auto" for what JAX itself would take; InputError where it is not there. `cores` are
+    CPU devices, by default what the environment says, or else one per core this process may use.
     """
     jax.config.update("jax_enable_x64", True)
     _keep_compiled(cache_folder())

@@ -70,14 +70,9 @@ def numerics_of(sweep: Sweep, kind: str) -> dict[str, Any]:
 def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[PlannedCell]:
     """Builds every cell of a sweep.
 
-    Args:
-        sweep: from `grid.read`.
-        numerics: from `numerics_of`; part of every cell's identity.
-        platform: "cpu" or "gpu"; decides the block size.
-
-    Raises:
-        InputError: what a bandit, a policy or a file refuses, with the sweep file, the field and the cell; two names
-            for one cell.
+    `numerics` come from `numerics_of` and are part of every cell's identity; the platform decides the block size.
+    InputError says what a bandit, a policy or a file refuses, with the sweep file, the field and the cell, or that one
+    cell has two names.
     """
     if sweep.dtype == "float64" and not x64_enabled():
         raise InputError(
