@@ -727,7 +727,7 @@ def sup_log(horizon: Number, *, num_arms: int, num_stages: int, delta: Number) -
 def sup_btc_factor(horizon: Number, *, num_arms: int, delta: Number, raw_moment_bound: Number) -> Number:
     """(2/3) l + sqrt(2 l b) + b with l = ln(2 T K ln T/delta), the paper's alpha of truncation over t^a.
 
-    Of T = 2 and below ln T is taken as 1.
+    ln T counts as 1 where it is less, for T = 2 and below.
     """
     logs = namespace(horizon, delta).maximum(ln(horizon), 1.0)
     log = ln(2 * horizon * num_arms * logs / delta)
@@ -900,8 +900,8 @@ def _huber_regret_bound(
     """2 beta sqrt((1 + cap) T k) + 2 L n, with k = d ln(1 + T D^2/(lambda d)), and n <= k (1 + cap)/cap capped pulls.
 
     A pull whose weight is 1 has a squared width w^2 <= cap and costs 2 beta w, where sum w^2/(1 + w^2) <= k; a capped
-    one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is. With t0 = 0 no
-    payoff moves the estimate, and what always holds is left.
+    one has w^2 = cap and costs 2 L. No pull is capped where D^2/lambda <= cap. With t0 = 0 no payoff moves the
+    estimate, and 2 L T is left, which always holds.
     """
     check_constants(constants)
     move = at(move_of, constants, horizon)

@@ -1,4 +1,4 @@
-"""What a bandit is made of, or a sentence that names the field, its value and what is allowed."""
+"""Checks of what a bandit is made of: a ValueError names the field, its value and what is allowed."""
 
 from __future__ import annotations
 

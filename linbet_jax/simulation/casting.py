@@ -18,7 +18,7 @@ from linbet_jax.simulation.replication import World
 
 
 def stack(grid: Sequence[Any], dtype_name: str, separate: bool) -> tuple[list[Leaf], Any]:
-    """Leaves of the grid's parameters in the dtype of the run; those equal in all settings are shared, if wanted."""
+    """Leaves of the grid's parameters in the dtype of the run, shared where equal in all, unless `separate`."""
     flat = [jax.tree.flatten(params) for params in grid]
     treedef: Any = flat[0][1]
     for leaves, structure in flat[1:]:
@@ -84,7 +84,7 @@ def generator_of(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]
 
 
 def world_of(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
-    """What is played of a bandit under this law, but for an instance's numbers."""
+    """What is played of a bandit under this law, without the numbers of its generator."""
 
     def of_bandit(value: Any) -> Any:
         return None if value is None else fit("bandit", np.asarray(value), dtype_name)

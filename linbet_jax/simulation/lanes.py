@@ -154,7 +154,7 @@ _inside, _ending = 0, False
 def wait_inside(outputs: Any) -> None:
     """Waits inside JAX for outputs that are about to be there.
 
-    A thread there crashes a process that ends meanwhile: the end waits for it, and lets no other in.
+    A thread in there would crash a process that ends meanwhile. So the end waits for it, and lets no other in.
     """
     global _inside
     with _LEFT:

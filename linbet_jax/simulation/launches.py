@@ -100,8 +100,8 @@ class _Program:
     def __call__(self, *arguments: Any) -> dict[str, Any]:
         """The outputs of a launch, once they are there.
 
-        Waited for inside JAX when they are due, which holds up a process that ends meanwhile; before and where nothing
-        is known, asked for now and then, which takes time from the launch.
+        It waits inside JAX when they are due, which holds up a process that ends meanwhile. Before, and where
+        nothing is known of the time they take, it asks now and then, which takes time from the launch.
         """
         begun, pulls = time.perf_counter(), int(arguments[4][-1])
         outputs: dict[str, Any] = self.compiled(*arguments)
@@ -124,7 +124,7 @@ _MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for e
 
 
 def forget_times() -> None:
-    """Programs forget how long they took, which holds up whoever waits for the next run: it was beside compilations."""
+    """Makes programs forget how long they took: beside compilations that was too long, and the next run would wait."""
     with _PROGRAMS_LOCK:
         for program in _PROGRAMS.values():
             program.fastest = (0, 0.0)

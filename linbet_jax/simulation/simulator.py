@@ -108,7 +108,7 @@ _Out = TypeVar("_Out")
 
 
 def _by_itself(function: Callable[_In, _Out]) -> Callable[_In, _Out]:
-    """Runs it on the host, under no mesh (a program brings its own) and one generator whatever the caller's are."""
+    """Runs the function on the host, under no mesh (a program brings its own) and under Threefry, whatever is set."""
 
     @functools.wraps(function)
     def alone(*args: _In.args, **kwargs: _In.kwargs) -> _Out:
