@@ -13,15 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.noise import (
-    PayoffLaw,
-    admissible_epsilon,
-    float_dtype,
-    reveals_scales,
-    scales,
-    traceable,
-    variates,
-)
+from linbet_jax.noise import PayoffLaw, admissible_epsilon, float_dtype, reveals_scales, scales, traceable, variates
 from linbet_jax.noise import check_means as within_range
 from linbet_jax.noise._base import real_numbers, without_mean
 

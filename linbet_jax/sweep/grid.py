@@ -10,17 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import (
-    ARMS,
-    LOWER_BOUND,
-    SEPARATING,
-    TABLES,
-    UNIFORM,
-    CellChoice,
-    Choice,
-    Sweep,
-    is_mixture,
-)
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, TABLES, UNIFORM, CellChoice, Choice, Sweep, is_mixture
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
