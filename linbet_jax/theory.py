@@ -66,9 +66,9 @@ def sqrt(value: Number) -> Number:
 
 def arguments(formula: Callable[..., Any], constants: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the constants that a formula of this module takes, by their names; of `CONSTANTS` where it takes any."""
-    taken = inspect.signature(formula).parameters
-    any_of = CONSTANTS if "constants" in taken else ()
-    return {name: value for name, value in constants.items() if name in taken or name in any_of}
+    parameters = inspect.signature(formula).parameters
+    any_of = CONSTANTS if "constants" in parameters else ()
+    return {name: value for name, value in constants.items() if name in parameters or name in any_of}
 
 
 def at(formula: Callable[..., Any], constants: Mapping[str, Any] | Any, *first: Any, **more: Any) -> Any:
@@ -144,8 +144,8 @@ def bound_at_the_end(
     not `updates`. A constant that no formula has is a TypeError.
     """
     check_constants(constants)
-    told = {**constants, **more, "log_det_ratio": at(log_det_bound, constants, updates)}
-    return at(optimism_regret_bound, told, played or updates, radius=at(formula, told))
+    known = {**constants, **more, "log_det_ratio": at(log_det_bound, constants, updates)}
+    return at(optimism_regret_bound, known, played or updates, radius=at(formula, known))
 
 
 OWN_NORM = math.inf

@@ -98,12 +98,12 @@ def law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed: 
             if bound is not None:
                 raise ValueError(f"{moment}_bound must not be given for {noise.name}, which has no mean, got {bound!r}")
         moments = []
-    asked = moments if fixed or not moments else ["moment_bounds"]
+    needed = moments if fixed or not moments else ["moment_bounds"]
     draws = "stream" if has(noise, "stream") else "standard"
-    missing = [member for member in (draws, "payoff", *_FACTS, *asked) if not has(noise, member)]
+    missing = [member for member in (draws, "payoff", *_FACTS, *needed) if not has(noise, member)]
     if isinstance(noise, type) or missing:
         reason = f"{type(noise).__name__} has no {', no '.join(missing)}" if missing else "an instance"
-        if set(missing) & set(asked):
+        if set(missing) & set(needed):
             reason += f" (needed without {' and '.join(f'{moment}_bound' for moment in moments)})"
         raise ValueError(f"noise must be a payoff law like noise.StudentT(3.0): {reason}, got {noise!r}")
     what = f"noise: {type(noise).__name__}"

@@ -95,12 +95,12 @@ class Setup(NamedTuple):
             raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
         return number(field, value)
 
-    def params(self, kind: Any, **own: Any) -> Any:
-        """A policy's hyperparameters, a NamedTuple of this kind: its own numbers, and all others from here."""
+    def params(self, kind: Any, **numbers: Any) -> Any:
+        """A policy's hyperparameters, a NamedTuple of this kind: these numbers, and all others from here."""
 
         def value(field: str) -> Any:
-            if field in own:
-                return own[field]
+            if field in numbers:
+                return numbers[field]
             if field == "horizon":
                 return float(self.horizon)
             return getattr(self, field) if field in self._fields else self.known(field)
@@ -203,10 +203,10 @@ def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[
     """
 
     def registered(make: Factory) -> Factory:
-        there = _ENTRIES.get(name)
+        existing = _ENTRIES.get(name)
         origin = make.__module__, make.__qualname__
-        if there is not None and (there.make.__module__, there.make.__qualname__) != origin:
-            raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
+        if existing is not None and (existing.make.__module__, existing.make.__qualname__) != origin:
+            raise ValueError(f"policy {name!r}: registered already, by {existing.make.__module__}")
         rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
         moment = next((field for field in about.get("told", ()) if field in _MOMENTS), None)
         _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, "moment": moment, **about})
@@ -259,8 +259,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 def options(name: str) -> dict[str, Any]:
     """A policy's own options and their defaults (None: taken from the bandit, or off)."""
     parameters = inspect.signature(entry(name).make).parameters
-    own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    return own | dict.fromkeys(entry(name).told)
+    factory_options = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    return factory_options | dict.fromkeys(entry(name).told)
 
 
 def make_policy(

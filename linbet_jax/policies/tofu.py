@@ -194,7 +194,7 @@ class _Parts(NamedTuple):
     radius: Callable[[jax.Array, TofuParams], jax.Array]
 
 
-def _policy(parts: _Parts, **own: Any) -> Policy:
+def _policy(parts: _Parts, **functions: Any) -> Policy:
     """What the three forms share: optimism around the state's centre."""
     design = parts.design
 
@@ -205,7 +205,7 @@ def _policy(parts: _Parts, **own: Any) -> Policy:
         norm = functools.partial(design.norm, state.design, arms, params.ridge)
         return Region(state.center, parts.radius(state.pulls, params), norm)
 
-    return Policy(name="tofu", select=select, region=region, about=About(check=check_params), **own)
+    return Policy(name="tofu", select=select, region=region, about=About(check=check_params), **functions)
 
 
 def _refresh(parts: _Parts) -> Callable[[Any, Arms, TofuParams], Any]:

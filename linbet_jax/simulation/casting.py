@@ -108,7 +108,7 @@ def seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls: 
     """Bytes that one replication keeps: its state, a decision set of its own, a trace."""
     numbers = jax.tree.map(lambda leaf: cast(leaf, dtype_name), params)
     size = np.dtype(dtype_name).itemsize
-    own = bandit.changing or bandit.resampling
+    has_own_set = bandit.changing or bandit.resampling
     held = state_bytes(policy, None if bandit.changing else shape_of_set(bandit, dtype_name), numbers)
     traced = size + (4 if bandit.norm_ball is None else size * bandit.dim)
-    return held + (size * bandit.num_arms * bandit.dim if own else 0) + traced_pulls * traced
+    return held + (size * bandit.num_arms * bandit.dim if has_own_set else 0) + traced_pulls * traced

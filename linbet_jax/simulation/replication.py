@@ -371,8 +371,8 @@ def _localise(params: Any, theta_star: jax.Array) -> Any:
     """For a fresh instance per replication `OWN_NORM` stands for that instance's own norm S."""
     if not hasattr(params, "theta_norm"):
         return params
-    own = jnp.sqrt(jnp.sum(theta_star * theta_star))
-    return params._replace(theta_norm=jnp.where(params.theta_norm == OWN_NORM, own, params.theta_norm))
+    norm = jnp.sqrt(jnp.sum(theta_star * theta_star))
+    return params._replace(theta_norm=jnp.where(params.theta_norm == OWN_NORM, norm, params.theta_norm))
 
 
 def _all_finite(state: Any) -> jax.Array:

@@ -67,9 +67,9 @@ def cache_folder() -> Path | None:
     """Where compiled programs are kept between commands; None when the environment switches it off or names no home."""
     if os.environ.get(CACHE_SWITCH, "on").strip().lower() in ("off", "0", "no", "false"):
         return None
-    own = Path(os.path.expanduser("~")) / ".cache"  # where there is no home the tilde stays
-    found = [folder for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), own) if folder.is_absolute()]
-    return found[0] / "linbet_jax" / "compiled" if found else None
+    cache = Path(os.path.expanduser("~")) / ".cache"  # where there is no home the tilde stays
+    places = [folder for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), cache) if folder.is_absolute()]
+    return places[0] / "linbet_jax" / "compiled" if places else None
 
 
 _CACHE_SETTINGS = {  # each unless the environment says it: programs that take a moment to compile are worth keeping

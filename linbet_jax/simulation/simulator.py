@@ -254,9 +254,9 @@ def simulate_grid(
         played = _play(batch, advance)
         if batch.lanes.on_cpu and loops_stay_apart():
             took_long("running", policy.name, played.clock["run"], _SET_UP)
-    said = unhealthy(policy, played.outputs["health"], np.tile(batch.seeds, len(grid)))
-    if said and warn:
-        warn_of(*said)
+    notes = unhealthy(policy, played.outputs["health"], np.tile(batch.seeds, len(grid)))
+    if notes and warn:
+        warn_of(*notes)
     return ResultList(_result(batch, played, number) for number in range(len(grid)))
 
 

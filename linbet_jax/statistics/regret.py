@@ -134,8 +134,8 @@ class Summary:
         Raises:
             ValueError: a threshold that is no number.
         """
-        asked: Any = threshold
-        if isinstance(asked, bool) or not isinstance(asked, numbers.Real) or math.isnan(asked):
+        value: Any = threshold
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
             raise ValueError(f"threshold={threshold!r}: must be a number")
         counts = np.asarray(np.count_nonzero(self.values > threshold, axis=0))
         nothing = np.full(counts.shape, np.nan)
