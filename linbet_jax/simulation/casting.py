@@ -84,7 +84,7 @@ def generator_of(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]
 
 
 def world_of(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
-    """What is played of a bandit under this law, without the numbers of its generator."""
+    """The world of a bandit under this law, without the numbers of its generator."""
 
     def of_bandit(value: Any) -> Any:
         return None if value is None else fit("bandit", np.asarray(value), dtype_name)

@@ -70,7 +70,7 @@ def devices_in_environment() -> bool:
 
 
 def first_lane() -> int:
-    """Where a simulation begins: one lane on from the last one, so that small ones beside each other spread out."""
+    """The lane of a simulation's first launch: the next one each time, so that small simulations spread out."""
     return next(_TURN)
 
 

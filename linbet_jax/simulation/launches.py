@@ -68,7 +68,7 @@ class Launch(NamedTuple):
         return seeds
 
     def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, Any]:
-        """Of one replication's parameters and of a decision set."""
+        """Shapes of one replication's parameters and of a decision set."""
         varied, common = iter(varying), iter(shared)
         leaves = [(next(varied), 1) if batched else (next(common), 0) for batched in self.batched]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]

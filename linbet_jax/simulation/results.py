@@ -165,7 +165,7 @@ def _numbers(params: Any) -> dict[str, float]:
 
 
 def _shown(result: Result, name: str) -> dict[str, str]:
-    """What is told of a result, by its heading."""
+    """The texts that a result shows, by their headings."""
     healthy = result.health == 0
     shown = {
         "policy": name,

@@ -176,7 +176,7 @@ def loops_stay_apart() -> bool:
 
 
 def _compile_loops_whole() -> None:
-    """What :func:`set_up_cpu` says of loops; XLA reads the flag at its first use, and ignores an unknown option."""
+    """Has XLA make each loop one kernel; it reads the flag at its first use, and ignores an unknown option."""
     if loops_stay_apart():
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={_LOOP_OPTION}={2**40}".strip()

@@ -66,7 +66,7 @@ def _stretch_epochs(horizon: int, policy: Policy, on_card: bool) -> int:
 def _plan(
     policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str, on_card: bool = False
 ) -> Plan:
-    """What shapes the program of one attempt, without a trace."""
+    """The plan of one attempt's program, without a trace and without coverage."""
     length = _stretch_epochs(horizon, policy, on_card)
     return Plan(
         policy=policy,
@@ -314,7 +314,7 @@ def _checked(
     devices: Sequence[Any] | None = None,
     separate: bool = False,
 ) -> _Batch:
-    """What :func:`simulate_grid` was asked for, in the dtype of the run, or a ValueError."""
+    """The batch that :func:`simulate_grid` was asked for, in the dtype of the run; ValueError for wrong input."""
     _check_what_is_played(policy, bandit, coverage)
     horizon = _check_horizon(policy, horizon)
     dtype_name = check_dtype(dtype)
@@ -386,7 +386,7 @@ class _Batch(NamedTuple):
 
 
 class _Played(NamedTuple):
-    """What came of a batch."""
+    """The outcome of a batch."""
 
     outputs: dict[str, npt.NDArray[Any]]  # each [G * S, ...]
     repeated: npt.NDArray[np.bool_]  # [G * S]: played again with larger buffers

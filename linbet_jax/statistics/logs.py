@@ -283,7 +283,7 @@ def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _names(columns: Sequence[str] | None, dim: int) -> tuple[str, ...]:
-    """Of the features."""
+    """Names of the features."""
     if columns is None:
         return tuple(f"x{i}" for i in range(dim))
     if isinstance(columns, str) or len(columns) != dim:

@@ -76,7 +76,7 @@ def interval(estimate: Summary | Estimate) -> str:
 
 
 def between(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
-    """The same for reading, e.g. `2,201 to 2,202`, with ends as `number` writes them or to decimal places."""
+    """An interval in a sentence, e.g. `2,201 to 2,202`, with ends as `number` writes them or to decimal places."""
     ends = float(estimate.low), float(estimate.high)
     written = (number(end, digits) if places is None else f"{end:.{places}f}" for end in ends)
     return "–" if math.isnan(ends[0]) else " to ".join(written)

@@ -51,7 +51,7 @@ class PlannedCell(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Of its set and its policy in the sweep file, and its label in figures."""
+        """Names of its set and its policy in the sweep file, and its label in figures."""
         return self.entry["set"], self.entry["policy"], self.entry["label"]
 
 
