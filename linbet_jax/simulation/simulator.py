@@ -339,7 +339,8 @@ def _checked(
         horizon=horizon,
         seeds=seed_array,
         rounds=rounds,
-        key=key,
+        key=threefry_key(key),
+        prng=prng_name(key),
         trace=bool(trace),
         coverage=bool(coverage),
         dtype=dtype_name,
@@ -350,7 +351,6 @@ def _checked(
         treedef=treedef,
         world=world_of(bandit, law, dtype_name)._replace(instance=numbers),
         static_law=static_law,
-        started=threefry_key(key),
     )
 
 
@@ -363,7 +363,8 @@ class _Batch(NamedTuple):
     horizon: int
     seeds: npt.NDArray[np.uint32]
     rounds: npt.NDArray[np.int64]
-    key: jax.Array  # as given
+    key: jax.Array  # that the run draws from
+    prng: str  # its generator, and the one of the key as given
     trace: bool
     coverage: bool
     dtype: str
@@ -374,14 +375,13 @@ class _Batch(NamedTuple):
     treedef: Any
     world: World
     static_law: Any
-    started: jax.Array  # the key that the run draws from
 
     def arguments(self, rows: npt.NDArray[np.int64]) -> Any:
         """What a launch of these rows is called with."""
         setting, place = np.divmod(rows, self.seeds.size)
         varying = [leaf.values[setting] for leaf in self.leaves if leaf.varies]
         shared = [leaf.values for leaf in self.leaves if not leaf.varies]
-        arguments = (self.seeds[place], varying, shared, self.world, self.rounds.astype(np.int32), self.started)
+        arguments = (self.seeds[place], varying, shared, self.world, self.rounds.astype(np.int32), self.key)
         return jax.tree.map(jnp.asarray, arguments)
 
 
@@ -498,7 +498,7 @@ def _result(batch: _Batch, played: _Played, number: int) -> Result:
         block_size=batch.block,
         dtype=batch.dtype,
         device=str(batch.lanes),
-        prng=prng_name(batch.key),
+        prng=batch.prng,
         reruns=int(np.count_nonzero(played.repeated[rows])),
         compile_seconds=played.clock["compile"],
         run_seconds=played.clock["run"],
