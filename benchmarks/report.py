@@ -17,7 +17,7 @@ from timing import Measurement
 
 from linbet_jax._version import __version__
 from linbet_jax.errors import InputError
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.storage.results import RunFolderError, read_json
 
 __all__ = ["FORMAT", "comparison", "document", "markdown", "read"]

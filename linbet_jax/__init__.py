@@ -42,28 +42,18 @@ _MODULES = {
     "tails": "linbet_jax.statistics.tails",
     "theory": "linbet_jax.theory",
 }
-_NAMES = {
-    "Coverage": "linbet_jax.simulation.results",
-    "LinearBandit": "linbet_jax.bandits.bandit",
-    "LogFit": "linbet_jax.statistics.logs",
-    "Policy": "linbet_jax.policies.policy",
-    "Region": "linbet_jax.policies.policy",
-    "Result": "linbet_jax.simulation.results",
-    "ResultList": "linbet_jax.simulation.results",
-    "Trace": "linbet_jax.simulation.results",
-    "Tuning": "linbet_jax.statistics.tuning",
-    "TuningCurve": "linbet_jax.statistics.tuning",
-    "dataset": "linbet_jax.bandits.datasets",
-    "drifting": "linbet_jax.bandits.drift",
-    "from_log": "linbet_jax.statistics.logs",
-    "jumping": "linbet_jax.bandits.drift",
-    "load": "linbet_jax.sweep.table",
-    "make_policy": "linbet_jax.policies",
-    "rotating": "linbet_jax.bandits.drift",
-    "simulate": "linbet_jax.simulation.simulator",
-    "simulate_grid": "linbet_jax.simulation.simulator",
-    "tune": "linbet_jax.statistics.tuning",
-    "set_up_cpu": "linbet_jax.simulation.runtime",
+_HOMES = {
+    "bandits.bandit": ("LinearBandit",),
+    "bandits.datasets": ("dataset",),
+    "bandits.drift": ("drifting", "jumping", "rotating"),
+    "policies": ("make_policy",),
+    "policies.policy": ("Policy", "Region"),
+    "simulation.results": ("Coverage", "Result", "ResultList", "Trace"),
+    "simulation.runtime": ("set_up_cpu",),
+    "simulation.simulator": ("simulate", "simulate_grid"),
+    "statistics.logs": ("LogFit", "from_log"),
+    "statistics.tuning": ("Tuning", "TuningCurve", "tune"),
+    "sweep.table": ("load",),
 }
 
 __all__ = [
@@ -104,10 +94,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
-    if name in _NAMES:
-        value = getattr(importlib.import_module(_NAMES[name]), name)
-        globals()[name] = value
-        return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"linbet_jax.{home}"), name)
+            globals()[name] = value
+            return value
     raise AttributeError(f"module 'linbet_jax' has no attribute {name!r}")
 
 

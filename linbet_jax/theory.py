@@ -66,9 +66,9 @@ def sqrt(value: Number) -> Number:
 
 def arguments(formula: Callable[..., Any], constants: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the constants that a formula of this module takes, by their names; of `CONSTANTS` where it takes any."""
-    taken = inspect.signature(formula).parameters
-    any_of = CONSTANTS if "constants" in taken else ()
-    return {name: value for name, value in constants.items() if name in taken or name in any_of}
+    parameters = inspect.signature(formula).parameters
+    any_of = CONSTANTS if "constants" in parameters else ()
+    return {name: value for name, value in constants.items() if name in parameters or name in any_of}
 
 
 def at(formula: Callable[..., Any], constants: Mapping[str, Any] | Any, *first: Any, **more: Any) -> Any:
@@ -144,8 +144,8 @@ def bound_at_the_end(
     not `updates`. A constant that no formula has is a TypeError.
     """
     check_constants(constants)
-    told = {**constants, **more, "log_det_ratio": at(log_det_bound, constants, updates)}
-    return at(optimism_regret_bound, told, played or updates, radius=at(formula, told))
+    known = {**constants, **more, "log_det_ratio": at(log_det_bound, constants, updates)}
+    return at(optimism_regret_bound, known, played or updates, radius=at(formula, known))
 
 
 OWN_NORM = math.inf
@@ -727,7 +727,7 @@ def sup_log(horizon: Number, *, num_arms: int, num_stages: int, delta: Number) -
 def sup_btc_factor(horizon: Number, *, num_arms: int, delta: Number, raw_moment_bound: Number) -> Number:
     """(2/3) l + sqrt(2 l b) + b with l = ln(2 T K ln T/delta), the paper's alpha of truncation over t^a.
 
-    Of T = 2 and below ln T is taken as 1.
+    ln T counts as 1 where it is less, for T = 2 and below.
     """
     logs = namespace(horizon, delta).maximum(ln(horizon), 1.0)
     log = ln(2 * horizon * num_arms * logs / delta)
@@ -900,8 +900,8 @@ def _huber_regret_bound(
     """2 beta sqrt((1 + cap) T k) + 2 L n, with k = d ln(1 + T D^2/(lambda d)), and n <= k (1 + cap)/cap capped pulls.
 
     A pull whose weight is 1 has a squared width w^2 <= cap and costs 2 beta w, where sum w^2/(1 + w^2) <= k; a capped
-    one has w^2 = cap and costs 2 L. Where D^2/lambda <= cap none is. With t0 = 0 no
-    payoff moves the estimate, and what always holds is left.
+    one has w^2 = cap and costs 2 L. No pull is capped where D^2/lambda <= cap. With t0 = 0 no payoff moves the
+    estimate, and 2 L T is left, which always holds.
     """
     check_constants(constants)
     move = at(move_of, constants, horizon)
@@ -973,11 +973,7 @@ def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:
     Raises:
         ValueError: if T is too short for one epoch.
     """
-    pulls = smallest_odd(lambda pulls: _crmm_failure(pulls) * (horizon // pulls) <= delta, horizon)
-    if pulls is not None:
-        return CrmmSchedule(pulls, horizon // pulls)
-    smallest = smallest_odd(lambda pulls: _crmm_failure(pulls) <= delta)
-    raise ValueError(f"horizon={horizon}: crmm at delta={delta} needs at least {smallest} pulls, one epoch's")
+    return _median_schedule("crmm", horizon, delta, 1)
 
 
 def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> CrmmSchedule:
@@ -988,24 +984,25 @@ def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> 
     Raises:
         ValueError: if T is too short for one epoch.
     """
+    return _median_schedule("mean_of_medians", horizon, delta, blocks)
+
+
+def _median_schedule(policy: str, horizon: int, delta: float, blocks: int) -> CrmmSchedule:
+    def failure(pulls: int) -> float:
+        """4 P(Bin(r, 1/8) >= (r + 1)/2) for an odd r, from exact integers."""
+        ways = sum(math.comb(pulls, above) * 7 ** (pulls - above) for above in range((pulls + 1) // 2, pulls + 1))
+        return 4 * ways / 8**pulls
 
     def rare(pulls: int) -> bool:
-        return _crmm_failure(pulls) * (horizon // (pulls * blocks)) * blocks <= delta
+        return failure(pulls) * (horizon // (pulls * blocks)) * blocks <= delta
 
     pulls = smallest_odd(rare, horizon // blocks)
     if pulls is not None:
         return CrmmSchedule(pulls, horizon // (pulls * blocks))
-    smallest = smallest_odd(lambda pulls: _crmm_failure(pulls) * blocks <= delta)
+    smallest = smallest_odd(lambda pulls: failure(pulls) * blocks <= delta)
     assert smallest is not None
-    raise ValueError(
-        f"horizon={horizon}: mean_of_medians at delta={delta} needs at least {smallest * blocks} pulls, one epoch's"
-    )
-
-
-def _crmm_failure(pulls: int) -> float:
-    """4 P(Bin(r, 1/8) >= (r + 1)/2) for an odd r, from exact integers."""
-    ways = sum(math.comb(pulls, above) * 7 ** (pulls - above) for above in range((pulls + 1) // 2, pulls + 1))
-    return 4 * ways / 8**pulls
+    least = smallest * blocks
+    raise ValueError(f"horizon={horizon}: {policy} at delta={delta} needs at least {least} pulls, one epoch's")
 
 
 def crmm_quantile(*, central_moment_bound: Number, epsilon: Number) -> Number:

@@ -477,10 +477,7 @@ def test_states_that_fill_a_cache_are_worked_on_in_halves(dim, block, seeds):
     batch = simulator._checked(
         policy, [params], bandit, horizon=100, num_seeds=2, key=KEY, dtype="float64", block_size=block
     )
-    parts = simulator._parts(batch)
-    assert (
-        simulator._launch(batch, parts, policy, False).side_by_side([], [leaf.values for leaf in parts.leaves]) == seeds
-    )
+    assert simulator._launch(batch, policy, False).side_by_side([], [leaf.values for leaf in batch.leaves]) == seeds
 
 
 # Updates in turn

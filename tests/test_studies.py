@@ -20,7 +20,7 @@ from linbet_jax.cli import reproduce as command
 from linbet_jax.experiments import driver, measure, precision, remark3, shared, table2
 from linbet_jax.experiments.driver import CellResult, Outputs, StudyCell
 from linbet_jax.experiments.shared import Sample, Task
-from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.policies.registry import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.statistics import tables
 from linbet_jax.statistics.intervals import RESAMPLES, share_interval
 from linbet_jax.statistics.regret import fitted_exponent, summarize

@@ -1,4 +1,4 @@
-"""What a bandit is made of, or a sentence that names the field, its value and what is allowed."""
+"""Checks of what a bandit is made of: a ValueError names the field, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from linbet_jax.noise import (
-    PayoffLaw,
-    admissible_epsilon,
-    float_dtype,
-    reveals_scales,
-    scales,
-    traceable,
-    variates,
-)
+from linbet_jax.noise import PayoffLaw, admissible_epsilon, float_dtype, reveals_scales, scales, traceable, variates
 from linbet_jax.noise import check_means as within_range
 from linbet_jax.noise._base import real_numbers, without_mean
 
@@ -106,12 +98,12 @@ def law(noise: Any, raw_moment_bound: Any, central_moment_bound: Any, *, fixed: 
             if bound is not None:
                 raise ValueError(f"{moment}_bound must not be given for {noise.name}, which has no mean, got {bound!r}")
         moments = []
-    asked = moments if fixed or not moments else ["moment_bounds"]
+    needed = moments if fixed or not moments else ["moment_bounds"]
     draws = "stream" if has(noise, "stream") else "standard"
-    missing = [member for member in (draws, "payoff", *_FACTS, *asked) if not has(noise, member)]
+    missing = [member for member in (draws, "payoff", *_FACTS, *needed) if not has(noise, member)]
     if isinstance(noise, type) or missing:
         reason = f"{type(noise).__name__} has no {', no '.join(missing)}" if missing else "an instance"
-        if set(missing) & set(asked):
+        if set(missing) & set(needed):
             reason += f" (needed without {' and '.join(f'{moment}_bound' for moment in moments)})"
         raise ValueError(f"noise must be a payoff law like noise.StudentT(3.0): {reason}, got {noise!r}")
     what = f"noise: {type(noise).__name__}"
@@ -232,10 +224,7 @@ def moment_bounds(
 ) -> tuple[float, float, float]:
     """The two moment bounds over the means from end to end, as given or from the law, and the standard deviation.
 
-    Means at the ends are met.
-
-    Raises:
-        ValueError: for a bound that is given and does not hold at the ends.
+    Means at the ends are met: ValueError for a bound that is given and does not hold there.
     """
     *known, std = moments(law, order, *ends.tolist())
     bounds = []

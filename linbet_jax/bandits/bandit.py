@@ -170,18 +170,11 @@ class LinearBandit:
     ) -> Self:
         """Builds a bandit whose decision set is drawn anew at every pull.
 
-        Args:
-            sampler: `sampler(key, t) -> arms [K, d]`, pure and traceable. The key is the replication's, the same at
-                every pull: fold t (a traced int32, 1..T) into it, or use t alone for a fixed schedule of sets.
-            theta_star: [d] the unknown parameter, finite.
-            noise: the payoff law; the sampler must keep every arm's mean in its `mean_range`.
-            arm_norm: D, at least ||x||_2 for every arm the sampler can return.
-            epsilon: as for fixed arms.
-            raw_moment_bound: b, by default the largest over all allowed means in [-mean_bound, mean_bound].
-            central_moment_bound: c, by default likewise.
-            theta_norm: S, by default ||theta_star||_2.
-            mean_bound: L, by default arm_norm * ||theta_star||_2; give the exact one where it is smaller.
-            name: a label for tables and files.
+        `sampler(key, t) -> arms [K, d]` is pure and traceable. The key is the replication's, the same at every pull:
+        fold t (a traced int32, 1..T) into it, or use t alone for a fixed schedule of sets. `arm_norm`, D, is at least
+        ||x||_2 for every arm that it can return, and the law allows every arm's mean. `mean_bound`, L, is by default
+        arm_norm * ||theta_star||_2; give the exact one where it is smaller. b and c are by default the largest moments
+        over all allowed means in [-L, L]. The other arguments are as for fixed arms (`LinearBandit`).
 
         Raises:
             ValueError: naming the field, its value and the allowed range, or what is wrong with the sampler's result;
@@ -243,16 +236,9 @@ class LinearBandit:
         MENU and MoM pull one arm for a whole epoch and meet the set of its first pull all that time, not the log's sets
         between: their regret is against those sets and does not compare with a policy's that meets every set.
 
-        Args:
-            contexts: [n, K, d] the sets, finite. They are a constant of the compiled program.
-            theta_star: [d] the unknown parameter, finite.
-            noise: the payoff law; every mean must be in its `mean_range`.
-            epsilon: as for fixed arms.
-            raw_moment_bound: b, by default the largest E|y|^(1+epsilon) over all means from the least to the largest.
-            central_moment_bound: c, by default likewise.
-            theta_norm: S, by default ||theta_star||_2.
-            arm_norm: D, by default the largest ||x||_2.
-            name: a label for tables and files.
+        `contexts` [n, K, d] are the sets, finite; they are a constant of the compiled program. b and c are by default
+        the largest moments over all means from the least to the largest. The other arguments are as for fixed arms
+        (`LinearBandit`).
 
         Raises:
             ValueError: naming the field, its value and the allowed range.
@@ -298,21 +284,15 @@ class LinearBandit:
     ) -> Self:
         """Builds a bandit that is a fresh fixed-arm instance in every replication.
 
-        Args:
-            generator: `generator(key) -> (arms [K, d], theta_star [d])`, pure, traceable; the key is the replication's.
-                The numbers of a `jax.tree_util.Partial(function, *numbers)`, which is called with them before the key,
-                are traced: bandits that differ in them alone share a compilation.
-            noise: the payoff law; the generator must keep every arm's mean in its `mean_range`.
-            epsilon: as for fixed arms.
-            best_mean: the best arm's mean, if all instances share it; the moments are then the largest over all allowed
-                means in [-mean_bound, best_mean].
-            mean_bound: L, by default |best_mean|; needed when both are not given, unless both moment bounds are
-                (L is then math.inf).
-            raw_moment_bound: b, by default as said at best_mean.
-            central_moment_bound: c, by default likewise.
-            theta_norm: S for all instances, by default `theory.OWN_NORM`: each replication is told its own.
-            arm_norm: D, by default math.inf (it enters the theorems' bounds, and policies that must be told D).
-            name: a label for tables and files.
+        `generator(key) -> (arms [K, d], theta_star [d])` is pure and traceable; the key is the replication's, and the
+        law allows every arm's mean. The numbers of a `jax.tree_util.Partial(function, *numbers)`, which is called with
+        them before the key, are traced: bandits that differ in them alone share a compilation.
+
+        `best_mean` is the best arm's, if all instances share it. `mean_bound`, L, is by default |best_mean|; one of the
+        two is needed unless both moment bounds are given (L is then math.inf). b and c are by default the largest
+        moments over all allowed means from -L to best_mean, or to L. `theta_norm`, S for all instances, is by default
+        `theory.OWN_NORM`: each replication is told its own. `arm_norm`, D, is by default math.inf (it enters the
+        theorems' bounds, and policies that must be told D). The other arguments are as for fixed arms (`LinearBandit`).
 
         Raises:
             ValueError: naming the field, its value and the allowed range, or what is wrong with the generator's result;
@@ -389,17 +369,9 @@ class LinearBandit:
         the arm itself: an optimistic one exactly for q = 2, over a region that is wider by sqrt(d) for other q
         (`linbet_jax.kernels.balls`).
 
-        Args:
-            radius: R, positive.
-            theta_star: [d] the unknown parameter, finite.
-            noise: the payoff law, with every mean in [-h, h] in its `mean_range`.
-            q: the norm's order, 1 < q < inf. Balls with corners are lists of arms: `datasets.cross_polytope` (q = 1)
-                and `datasets.box` (q = inf).
-            epsilon: as for fixed arms.
-            raw_moment_bound: b, by default the largest E|y|^(1+epsilon) over all means in [-h, h].
-            central_moment_bound: c, by default likewise.
-            theta_norm: S, by default ||theta_star||_2.
-            name: a label for tables and files.
+        `radius`, R, is positive and `q` the norm's order, 1 < q < inf. Balls with corners are lists of arms:
+        `datasets.cross_polytope` (q = 1) and `datasets.box` (q = inf). The law allows every mean in [-h, h], over which
+        b and c are by default the largest moments. The other arguments are as for fixed arms (`LinearBandit`).
 
         Raises:
             ValueError: naming the field, its value and the allowed range; also for a bound below what it bounds.

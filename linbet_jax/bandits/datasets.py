@@ -356,6 +356,3 @@ def _vertices_scaled(dim: int) -> Callable[[Any, jax.Array], tuple[jax.Array, ja
         return jnp.asarray(_cube(dim), dtype), (_pairs(words >> 31 == 1, dim, jnp) * gap).astype(dtype)
 
     return generator
-
-
-# Arguments ------------------------------------------------------------------------------------------------------------

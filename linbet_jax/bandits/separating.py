@@ -87,8 +87,8 @@ def separating(kind: str = "lock", *, noise: PayoffLaw | None = None, **dials: f
             raise ValueError(
                 f"angle={chosen.angle:g}, length={chosen.length:g}: the arms must not be so far from a basis"
             )
-    told = None if without_mean(law) and "epsilon" not in dials else chosen.epsilon
-    return LinearBandit(arms, theta, law, epsilon=told, name=kind)
+    declared = None if without_mean(law) and "epsilon" not in dials else chosen.epsilon
+    return LinearBandit(arms, theta, law, epsilon=declared, name=kind)
 
 
 def spike_size(probability: float, epsilon: float) -> float:

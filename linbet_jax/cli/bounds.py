@@ -23,8 +23,6 @@ HEADING = (
     "ln(3/delta)"
 )
 _Value = TypeVar("_Value")
-
-
 Row = tuple[str, str, str]  # what it is, its value, and where that comes from
 
 

@@ -24,7 +24,7 @@ from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.noise import CenteredPareto, Gaussian, PayoffLaw, SymmetricPareto
 from linbet_jax.policies import bystander
 from linbet_jax.statistics.intervals import quantile_interval, share_interval
-from linbet_jax.statistics.tables import aligned_table, markdown_table, number, span
+from linbet_jax.statistics.tables import aligned_table, grouped, markdown_table, number, span
 from linbet_jax.storage import provenance
 
 PLAY = {False: "adaptive", True: "in advance"}
@@ -32,7 +32,6 @@ GRID = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 SEED = 5  # of the experiment's key
 HORIZON, SEEDS = 3_000, 128
 FULL_SEEDS = 1_000
-
 
 PROBLEMS: tuple[tuple[str, PayoffLaw | None, float | None], ...] = (  # set, law, epsilon; None is the set's own
     ("S1", None, None),
@@ -153,7 +152,7 @@ def _outputs(points: Sequence[CoveragePoint], notes: Sequence[str]) -> Outputs:
     markdown = [f"# Coverage of θ* by the confidence regions ({setting})", "", legend, "", *IN_ADVANCE]
     header = (*header[:3], "in advance at ×1", "lost at", "in advance lost at", "radius needed")
     markdown += markdown_table(header, rows)
-    for name, of_problem in shared.grouped(points, lambda point: point.problem).items():
+    for name, of_problem in grouped(points, lambda point: point.problem).items():
         rows = shared.wide_rows(
             of_problem,
             lambda point: (point.task.label, PLAY[point.in_advance]),
@@ -193,7 +192,7 @@ NOTE = (
 def _rows(points: Sequence[CoveragePoint], promise: float) -> list[list[str]]:
     """For every law and policy: P(covered) at the literal radii, and where it falls below 1 - delta."""
     rows = []
-    for names, both in shared.grouped(points, lambda point: (point.problem, point.task.label)).items():
+    for names, both in grouped(points, lambda point: (point.problem, point.task.label)).items():
         curves = [[point for point in both if point.in_advance == kind] for kind in PLAY]
         shares, lost = [span(*curve[0].share) for curve in curves], [_lost(curve, promise) for curve in curves]
         rows.append([*names, *shares, *lost, _needed(curves[0][0], promise)])
@@ -222,14 +221,14 @@ def _charts(points: Sequence[CoveragePoint], promise: float) -> list[list[Chart]
 
     def chart(title: str, label: str, of_chart: Sequence[CoveragePoint]) -> Chart:
         series = [Series("", "#6E6E6E", [min(GRID), max(GRID)], [promise] * 2, line="--", marker="")]
-        for policy, curve in shared.grouped(of_chart, lambda point: point.task.policy).items():
+        for policy, curve in grouped(of_chart, lambda point: point.task.policy).items():
             x, y, low, high = np.array([(point.scale, *point.share) for point in reversed(curve)]).T
             series.append(Series(curve[0].task.label, COLORS[policy], x, y, low, high))
         return Chart(title, "radius_scale", f"P(covered), {label}", series, (True, False), (-0.04, 1.04))
 
     rows = []
     for in_advance, label in ((False, "adaptive play"), (True, "arms drawn in advance")):
-        row = shared.grouped((p for p in points if p.in_advance == in_advance), lambda point: point.problem)
+        row = grouped((p for p in points if p.in_advance == in_advance), lambda point: point.problem)
         rows.append([chart(name, label, of_chart) for name, of_chart in row.items()])
     return rows
 

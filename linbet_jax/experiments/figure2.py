@@ -23,7 +23,7 @@ from linbet_jax.experiments.shared import POLICIES, Task
 from linbet_jax.experiments.table1 import data_set_names
 from linbet_jax.figures.plotting import Curve, Panel, panel_figure, policy_label, tuning_figure
 from linbet_jax.statistics.regret import Summary, paired_difference, summarize
-from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number
+from linbet_jax.statistics.tables import aligned_table, grouped, interval, markdown_table, number
 from linbet_jax.statistics.tuning import GRID, TUNING, TuningCurve
 from linbet_jax.storage import provenance
 
@@ -191,7 +191,7 @@ def _notes(results: Mapping[str, CellResult]) -> list[str]:
         again = sum(result.facts["reruns"].values())
         if again:
             notes.append(("Replications repeated with a larger buffer (none was dropped)", f"{title}: {again}"))
-    groups = shared.grouped(notes, lambda note: note[0])
+    groups = grouped(notes, lambda note: note[0])
     return [f"{note} ({', '.join(where for _, where in of_note)})." for note, of_note in groups.items()]
 
 
@@ -247,7 +247,7 @@ class Figure2Runs(NamedTuple):
     @property
     def sets(self) -> dict[str, list[CurveRun]]:
         """The runs of every set."""
-        return shared.grouped(self.runs, lambda run: run.task.place)
+        return grouped(self.runs, lambda run: run.task.place)
 
     @property
     def claims(self) -> list[Claim]:

@@ -30,7 +30,7 @@ from linbet_jax.policies import entry, names
 from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary, summarize
-from linbet_jax.statistics.tables import aligned_table, number, span
+from linbet_jax.statistics.tables import aligned_table, grouped, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale
 from linbet_jax.storage import provenance
 from linbet_jax.storage.results import digest
@@ -287,7 +287,7 @@ def _outputs(findings: Sequence[Finding], notes: Sequence[str], refused: Sequenc
     task = findings[0].task
     setting = f"{task.setting.replace(', ', f', T = {task.horizon:,}, ', 1)}"
     legend = LEGEND.format(tuning=TUNING_SEEDS, delta=DELTA, promise=1 - DELTA)
-    places = shared.grouped(findings, lambda finding: finding.task.place)
+    places = grouped(findings, lambda finding: finding.task.place)
     unhealthy = sum(finding.unhealthy for finding in findings)
     text, markdown = [], [f"# Every policy beside every other ({setting})", "", legend, ""]
     headlines = [_headline(place, of_place) for place, of_place in places.items()]

@@ -23,7 +23,7 @@ from linbet_jax.experiments.driver import CellResult, Experiment, Outputs, Study
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure, policy_label
 from linbet_jax.policies.policy import Policy
-from linbet_jax.statistics.tables import aligned_table, interval, markdown_table, number, span
+from linbet_jax.statistics.tables import aligned_table, grouped, interval, markdown_table, number, span
 from linbet_jax.storage import provenance
 
 POLICIES = (*shared.POLICIES, "uniform")
@@ -151,7 +151,7 @@ def _curves(samples: Sequence[BoundedSample]) -> list[Curve]:
     """The samples' curves, by d, epsilon, policy and scale."""
     policies = list(COLORS)
     by_horizon = sorted(samples, key=lambda sample: sample.task.horizon)
-    curves = shared.grouped(
+    curves = grouped(
         by_horizon, lambda sample: (*sample.place, policies.index(sample.task.policy), -sample.radius_scale)
     )
     return [curves[name] for name in sorted(curves)]

@@ -36,7 +36,7 @@ from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.simulation.results import Result
 from linbet_jax.statistics.intervals import share_interval
 from linbet_jax.statistics.regret import Summary
-from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
+from linbet_jax.statistics.tables import aligned_table, grouped, latex_table, markdown_table, number
 
 SCALES = (1.0, 0.03)  # the papers' radii, and radii under which a policy settles on an arm
 DTYPES = ("float64", "float32")
@@ -70,11 +70,10 @@ def plan(*, seeds: int | None, full: bool) -> Experiment:
 
 
 def _compute(task: Task, progress: Progress) -> CellResult:
-    """Where the arms part, and the regret in both types.
+    """Where the arms part, and the regret in both types, by scale and seed.
 
-    Returns:
-        By scale and seed: `first`, the first pull at which the arms differ, 0 if none; `equal`, the share of pulls with
-        the same arm; regret and health in both types.
+    `first` is the first pull at which the arms differ, 0 if none, and `equal` the share of pulls with the same arm;
+    beside them are regret and health in both types.
     """
     policy, grid = task.made()
 
@@ -184,9 +183,9 @@ def advice(comparisons: Sequence[DtypeComparison]) -> list[str]:
         f"Mean final regret: of {len(compared)} paired differences float32 - float64, {len(by_chance)} have a 95% "
         f"interval without 0 ({_LEVEL * len(compared):.1g} expected by chance), {verdict}.",
     ]
-    for policy, of_policy in shared.grouped(comparisons, lambda c: c.task.label).items():
+    for policy, of_policy in grouped(comparisons, lambda c: c.task.label).items():
         shares = []
-        for horizon, same in shared.grouped(of_policy, lambda c: c.task.horizon).items():
+        for horizon, same in grouped(of_policy, lambda c: c.task.horizon).items():
             count, total = sum(c.agreeing for c in same), sum(c.first.size for c in same)
             shares.append(f"{count} of {total} at T = {horizon:,}")
         parted = np.concatenate([c.first[c.first > 0] for c in of_policy])
@@ -209,7 +208,7 @@ def _outputs(comparisons: Sequence[DtypeComparison]) -> Outputs:
             title=f"float32 against float64 at T = {horizon:,}: seeds whose arms have all been the same so far",
             note=f"{seeds} seeds; both runs of a seed meet the same noise, up to rounding.",
         )
-        for horizon, of_horizon in shared.grouped(comparisons, lambda c: c.task.horizon).items()
+        for horizon, of_horizon in grouped(comparisons, lambda c: c.task.horizon).items()
     }
     documents = {
         "precision.md": "\n".join(markdown),
@@ -272,7 +271,7 @@ def _charts(comparisons: Sequence[DtypeComparison], horizon: int) -> list[list[C
         title = f"{set_name}, radius_scale ×{scale:g}"
         return Chart(title, "pulls", "seeds still in agreement", series, (True, False), (-0.03, 1.05))
 
-    sets = shared.grouped(comparisons, lambda c: c.task.place)
+    sets = grouped(comparisons, lambda c: c.task.place)
     return [[chart(scale, name, of_set) for name, of_set in sets.items()] for scale in SCALES]
 
 

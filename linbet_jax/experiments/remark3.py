@@ -18,7 +18,7 @@ from linbet_jax.experiments.driver import CellResult, Experiment, Outputs
 from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.statistics.regret import Summary
-from linbet_jax.statistics.tables import aligned_table, latex_table, markdown_table, number
+from linbet_jax.statistics.tables import aligned_table, grouped, latex_table, markdown_table, number
 
 SETS = ("S3", "S4")
 SCALES = (1.0, 0.03)
@@ -50,7 +50,7 @@ def plan(*, seeds: int | None, full: bool, dtype: str) -> Experiment:
             Measured(task, task.samples(results[title]), seconds[title] / task.pulls, measure.state_bytes(task))
             for title, task in tasks.items()
         ]
-        return _outputs(shared.grouped(forms, lambda form: form.task.place))
+        return _outputs(grouped(forms, lambda form: form.task.place))
 
     return Experiment("remark3", config, dtype, measure.timed_cells(tasks, ROUNDS), (*shared.CODE, measure), show)
 

@@ -22,7 +22,7 @@ from linbet_jax.figures.plotting import COLORS, Chart, chart_figure
 from linbet_jax.policies import registry
 from linbet_jax.policies.policy import Policy
 from linbet_jax.statistics.regret import Summary
-from linbet_jax.statistics.tables import aligned_table, number
+from linbet_jax.statistics.tables import aligned_table, grouped, number
 from linbet_jax.statistics.tuning import GRID, TUNING
 
 MOMENT_RATIOS = (0.1, 0.2, 0.5, 2.0, 5.0, 10.0)
@@ -165,7 +165,7 @@ def _samples(task: Task, result: CellResult) -> list[AssumedSample]:
 def _of_knowledge(samples: Sequence[AssumedSample], index: int) -> list[AssumedSample]:
     """Those that know the truth or something wrong of this kind, in the order of their curves and ratios."""
     shown = [s for s in samples if s.ratio == 1.0 or s.assumption.field == fields(s.task.policy)[index]]
-    curves = shared.grouped(shown, lambda sample: sample.curve).values()
+    curves = grouped(shown, lambda sample: sample.curve).values()
     return [sample for curve in curves for sample in sorted(curve, key=lambda sample: sample.ratio)]
 
 
@@ -215,7 +215,7 @@ def _names(index: int, sample: AssumedSample) -> tuple[str, str, str]:
 
 def _extremes(samples: Sequence[AssumedSample]) -> list[list[str]]:
     """For every curve, the regret with the truth, and what the smallest and the largest ratio cost."""
-    curves = [shared.grouped(_of_knowledge(samples, index), lambda s: s.curve).values() for index in range(2)]
+    curves = [grouped(_of_knowledge(samples, index), lambda s: s.curve).values() for index in range(2)]
     rows = []
     for both in zip(*curves, strict=True):
         for index, curve in enumerate(both):
@@ -246,7 +246,7 @@ def _charts(samples: Sequence[AssumedSample]) -> list[list[Chart]]:
                 floor=0.0,
                 **STYLES[curve[0].radii],
             )
-            for curve in shared.grouped(of_chart, lambda sample: sample.curve).values()
+            for curve in grouped(of_chart, lambda sample: sample.curve).values()
         ]
         task = of_chart[0].task
         title = f"{task.place}: {task.bandit.noise.name}, T={task.horizon:,}"
@@ -254,7 +254,7 @@ def _charts(samples: Sequence[AssumedSample]) -> list[list[Chart]]:
 
     rows = []
     for index, name in enumerate(KNOWLEDGE):
-        sets = shared.grouped(_of_knowledge(samples, index), lambda sample: sample.task.place)
+        sets = grouped(_of_knowledge(samples, index), lambda sample: sample.task.place)
         rows.append([chart(name, of_set) for of_set in sets.values()])
     return rows
 

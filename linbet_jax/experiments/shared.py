@@ -18,13 +18,13 @@ from linbet_jax.experiments.driver import COMPILE_SECONDS, CellResult, Progress,
 from linbet_jax.figures.plotting import Series, policy_label
 from linbet_jax.noise import PayoffLaw
 from linbet_jax.policies import make_policy
-from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.registry import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import Summary, exponent_interval, paired_difference, summarize
-from linbet_jax.statistics.tables import csv_text, interval, markdown_table, number
+from linbet_jax.statistics.tables import csv_text, grouped, interval, markdown_table, number
 from linbet_jax.statistics.tuning import choose_scale, tuning_key
 from linbet_jax.storage import provenance
 
@@ -275,14 +275,6 @@ class Sample:
     def minus(self, other: Sample) -> Summary:
         """The difference of final regret, seed by seed on the same noise."""
         return paired_difference(self.regret, other.regret, self.health, other.health)
-
-
-def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]]:
-    """Items by their key, both in the order met."""
-    groups: dict[Any, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def wide_rows(

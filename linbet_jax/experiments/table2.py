@@ -25,7 +25,7 @@ from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import COLORS, Chart, Series, chart_figure
 from linbet_jax.statistics.intervals import Estimate
 from linbet_jax.statistics.regret import fitted_exponent
-from linbet_jax.statistics.tables import aligned_table, csv_text, latex_table, markdown_table, number, span
+from linbet_jax.statistics.tables import aligned_table, csv_text, grouped, latex_table, markdown_table, number, span
 
 SCALES = (1.0, 0.03)
 # 1024 times powers of 4 are whole numbers of the simulator's stretches: one program serves all of a policy's horizons.
@@ -200,7 +200,7 @@ def report_of(
     the CPU seconds of a replication `[rounds]`.
     """
     growths, timings = {}, {}
-    for (set_name, variant), titles in shared.grouped(samples, lambda title: tuple(title.split("/")[:2])).items():
+    for (set_name, variant), titles in grouped(samples, lambda title: tuple(title.split("/")[:2])).items():
         for of_scale in zip(*(samples[title] for title in titles), strict=True):
             growth = RegretGrowth(of_scale, shared.exponent(of_scale))
             growths[set_name, variant, of_scale[0].radius_scale] = growth

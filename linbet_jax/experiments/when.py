@@ -28,11 +28,10 @@ from linbet_jax.experiments.shared import Sample, Task
 from linbet_jax.figures.plotting import ratio_map
 from linbet_jax.noise import CenteredPareto, PayoffLaw, Spikes, StudentT
 from linbet_jax.policies import entry
-from linbet_jax.policies.costs import pull_microseconds
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label, pull_microseconds
 from linbet_jax.statistics.intervals import Estimate, bootstrap_interval
 from linbet_jax.statistics.regret import Summary, summarize
-from linbet_jax.statistics.tables import aligned_table, interval, number, span
+from linbet_jax.statistics.tables import aligned_table, grouped, interval, number, span
 from linbet_jax.statistics.tuning import GRID, choose_scale, optimism
 from linbet_jax.storage import provenance
 
@@ -319,7 +318,7 @@ def outputs(
 ) -> Outputs:
     """Tables, the map and the documents of this study or of another one with the same cells."""
     task = found[0].task
-    places = shared.grouped(found, lambda finding: finding.task.place)
+    places = grouped(found, lambda finding: finding.task.place)
     robust = [policy_label(n) for n in dict.fromkeys(finding.policy for finding in found if finding.robust)]
     tuning = found[0].tuning.shape[1]
     legend = LEGEND.format(tuning=tuning, names=", ".join(robust), about=about)
@@ -406,7 +405,7 @@ def _tuned_by(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str]
 def _optimism(found: Sequence[Finding]) -> tuple[str, list[str], list[list[str]]]:
     """How much too good the best of seven scales looks on few seeds, as a share of uniform play's regret."""
     rows = []
-    for policy, of_policy in shared.grouped([f for f in found if len(f.tuning) > 1], lambda f: f.policy).items():
+    for policy, of_policy in grouped([f for f in found if len(f.tuning) > 1], lambda f: f.policy).items():
         row = [policy_label(policy)]
         for few in FEW:
             sound = [f for f in of_policy if not np.any(f.tuning_health) and f.tuning.shape[1] >= 2 * few]

@@ -72,9 +72,8 @@ def axes_grid(
     rows, columns, names = len(widths), widths[0], max(map(len, of_axes))
     canvas = StyledFigure(1, 1)
     texts = [canvas.text(0, 0, name, fontsize=LABEL_SIZE, parse_math=False) for each in of_axes for name in each]
-    room = (
-        0.08 * _PANEL_WIDTH + 0.1 + max((_inches(text)[0] for text in texts), default=0.0)
-    )  # with a line to the curve
+    # With a line to the curve.
+    room = 0.08 * _PANEL_WIDTH + 0.1 + max((_inches(text)[0] for text in texts), default=0.0)
     right, between = max(_RIGHT, room), max(_BETWEEN_COLUMNS, room + _LEFT - 0.3)
     width = _LEFT + right + columns * panel + (columns - 1) * between
     panel_height = max(_PANEL_HEIGHT, names * LABEL_STEP / 72)

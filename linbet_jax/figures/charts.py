@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from linbet_jax.figures.canvas import FloatArray, StyledFigure, axes_grid, label_ends, robust_limits, styled
 from linbet_jax.figures.colors import OWN_COLORS, REFERENCE_COLOR, policy_colors, policy_sign
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.statistics.regret import fitted_exponent
 
 if TYPE_CHECKING:

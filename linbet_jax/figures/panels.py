@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from linbet_jax.figures.canvas import FloatArray, OneUnit, axes_grid, label_ends, log_floor, robust_limits, styled
 from linbet_jax.figures.colors import REFERENCE_COLOR, policy_colors, policy_sign
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.statistics.regret import Summary
 
 ILL = " (no healthy seed)"  # behind the name of a curve that there is none of
@@ -24,7 +24,6 @@ _BARS = 6  # error bars per curve
 _SAME = 0.01  # of the axis: curves that stay closer than this everywhere would hide each other
 _DASH = 5.0  # points
 _HUGE = 1e280  # beyond it matplotlib's margins and ticks of a log axis may overflow
-
 
 _LINE = {False: 0.9, True: 2.0}  # width of a curve, and of a bold one
 _BAND = {False: 0.13, True: 0.22}  # opacity

@@ -12,7 +12,7 @@ from linbet_jax.figures.canvas import LABEL_SIZE, axes_grid, save_figure, styled
 from linbet_jax.figures.charts import Chart, Series, chart_figure, growth_figure, ratio_map, tail_figure, tuning_figure
 from linbet_jax.figures.colors import COLORS, OWN_COLORS, policy_colors, policy_sign
 from linbet_jax.figures.panels import ILL, Curve, Panel, panel_figure
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.simulation.results import result_labels
 from linbet_jax.statistics.regret import Summary, summarize
 

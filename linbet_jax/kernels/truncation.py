@@ -48,13 +48,7 @@ def kept_sums(
 ) -> jax.Array:
     """s [d], s_i = sum over tau of u_{i,tau} y_tau over the payoffs kept in coordinate i; NaN where the level is.
 
-    Args:
-        features: [n, d].
-        payoffs: [n].
-        root: [d, d], W with W^T W = V^-1.
-        level: [], b >= 0.
-        mask: [n] bool, which rows exist; all when None.
-        two_sided: whether the test is ``|u y| <= b`` or ``u y <= b``.
+    Arguments are as in :func:`truncated_estimate`, but ``root`` [d, d] is W with W^T W = V^-1.
     """
     products = _products(dot(features, root.T), payoffs[:, None])
     kept = is_kept(products, level, two_sided)

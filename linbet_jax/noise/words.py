@@ -213,17 +213,11 @@ def stable(words: jax.Array, alpha: ArrayLike, dtype: DTypeLike) -> jax.Array:
 
 
 def stream_words(key: jax.Array, uniforms: int, first: int = 0) -> Callable[[jax.Array], jax.Array]:
-    """Random words as a function of an index: the words of index i depend on (key, i) alone.
+    """Random words as a function of an index: the words of index i depend on (key, i) alone, a key of any generator.
 
-    Args:
-        key: a key of any generator.
-        uniforms: how many uniforms an index gets, two words each.
-        first: the number of the first of them.
-
-    Returns:
-        indices [n] -> words [n, uniforms, 2] uint32: for uniform u the first two words of
-        ``key_data(fold_in(fold_in(key, u), i))``. For JAX's default generator that is one Threefry block each, which is
-        computed here without a loop: on CPU ``fold_in`` is a rolled one, several times slower.
+    Indices [n] give words [n, uniforms, 2] uint32: for uniform u, counted from `first`, the first two words of
+    ``key_data(fold_in(fold_in(key, u), i))``. For JAX's default generator that is one Threefry block each, which is
+    computed here without a loop: on CPU ``fold_in`` is a rolled one, several times slower.
     """
     own = [jax.random.key_data(jax.random.fold_in(key, u)) for u in range(first, first + uniforms)]
     if jax.random.key_impl(key) == "threefry2x32":

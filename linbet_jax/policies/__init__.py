@@ -24,17 +24,7 @@ from linbet_jax.policies.reference import GreedyParams, UniformParams, greedy, u
 from linbet_jax.policies.bystander import BystanderParams, bystander
 from linbet_jax.policies.designs import AnySets, Design, FixedSet, design_of
 from linbet_jax.policies.policy import SeesScale
-from linbet_jax.policies.registry import (
-    BanditFacts,
-    Cost,
-    Entry,
-    Setup,
-    entry,
-    make_policy,
-    names,
-    options,
-    register,
-)
+from linbet_jax.policies.registry import BanditFacts, Cost, Entry, Setup, entry, make_policy, names, options, register
 from linbet_jax.policies.ridge import RidgeState, ridge_policy, scaled_radius
 
 __all__ = [

@@ -44,18 +44,18 @@ def number(field: str, value: Any) -> float:
     real = value.item() if scalar else value
     if isinstance(real, bool) or not isinstance(real, numbers.Real):
         raise ValueError(f"{field}={value!r}: must be a number, {allowed}")
-    found = _float(real)
-    if not holds(found):
+    host = _float(real)
+    if not holds(host):
         raise ValueError(f"{field}={value!r}: must be {allowed}")
-    return found
+    return host
 
 
 def count(field: str, value: Any) -> int:
     """The value as a whole number, at least 1."""
-    found = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else _float(value)
-    if not (found.is_integer() and found >= 1):
+    host = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else _float(value)
+    if not (host.is_integer() and host >= 1):
         raise ValueError(f"{field}={value!r}: must be a whole number, at least 1")
-    return int(found)
+    return int(host)
 
 
 def flag(field: str, value: Any) -> bool:
@@ -93,13 +93,13 @@ def check_plan(
 
     def check(params: Any) -> None:
         check_params(params)
-        told = {field: getattr(params, field) for field in fields}
-        needed = plan(int(params.horizon), **told)
+        values = {field: getattr(params, field) for field in fields}
+        needed = plan(int(params.horizon), **values)
         if needed != made:
-            values = told | {"horizon": f"{params.horizon:.0f}"}
-            said = ", ".join(f"{field}={value}" for field, value in values.items())
+            values |= {"horizon": f"{params.horizon:.0f}"}
+            listing = ", ".join(f"{field}={value}" for field, value in values.items())
             words = need if isinstance(need, str) else need(needed)
             they, them = ("they need", "these parameters") if fields else ("it needs", "it")
-            raise ValueError(f"{said}: {they} {words}; make_policy again instead of replacing {them}")
+            raise ValueError(f"{listing}: {they} {words}; make_policy again instead of replacing {them}")
 
     return check

@@ -102,7 +102,6 @@ def _init(arms: Arms, params: AdarUcbParams, *, capacity: int) -> AdarUcbState:
 
 
 def _select(key: jax.Array, state: AdarUcbState, arms: jax.Array, params: AdarUcbParams) -> jax.Array:
-    del key
     new = jnp.isinf(state.widths)
     best = argmax_index(state.means, jnp.where(new, 0, state.widths) ** 2, params.radius_scale)
     return jnp.where(jnp.any(new), jnp.argmax(new).astype(jnp.int32), best)

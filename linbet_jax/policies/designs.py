@@ -94,17 +94,17 @@ class Design:
         The inverse alone is not enough in float32: its rounding, which ||.||_V shows at its largest, would be several
         radii wide. Two steps reach what rounding allows.
         """
-        found, rest = jnp.zeros_like(vector), vector
-        step = dot(state.inverse, rest)
-        size = dot(rest, step)
+        solution, residual = jnp.zeros_like(vector), vector
+        step = dot(state.inverse, residual)
+        size = dot(residual, step)
         for _ in range(3):
             image = self.times(state, arms, ridge, step)
             length = _quotient(size, dot(step, image))
-            found, rest = found + length * step, rest - length * image
-            next_step = dot(state.inverse, rest)
-            before, size = size, dot(rest, next_step)
+            solution, residual = solution + length * step, residual - length * image
+            next_step = dot(state.inverse, residual)
+            before, size = size, dot(residual, next_step)
             step = next_step + _quotient(size, before) * step
-        return found
+        return solution
 
     def norm(self, state: Any, arms: Arms, ridge: jax.Array, vector: jax.Array) -> jax.Array:
         """||v||_V of a vector [d], O(d^2)."""

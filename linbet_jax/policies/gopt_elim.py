@@ -86,21 +86,14 @@ class _Pull(NamedTuple):
 
 
 class _Estimator(NamedTuple):
-    """A way to estimate <a, theta*> of all K arms from a phase's payoffs, one payoff at a time.
+    """A way to estimate <a, theta*> of all K arms from a phase's payoffs, one payoff at a time."""
 
-    Attributes:
-        begin: ``(spread M [K], log_term L [], epsilon) -> tally``.
-        width: ``(spread M [K], log_term L [], epsilon) -> [K]``, the noise term of e_a.
-        add: ``(tally, pull, epsilon) -> tally``.
-        end: ``(tally, images [d, K], copies k_l []) -> [K]``, estimates of sum U (y - r).
-        centred: whether references help: they replace b by about c.
-    """
-
-    begin: Callable[[jax.Array, jax.Array, Any], Any]
-    width: Callable[[jax.Array, jax.Array, Any], jax.Array]
-    add: Callable[[Any, _Pull, Any], Any]
+    begin: Callable[[jax.Array, jax.Array, Any], Any]  # (spread M [K], log_term L [], epsilon) -> tally
+    width: Callable[[jax.Array, jax.Array, Any], jax.Array]  # the same -> [K], the noise term of e_a
+    add: Callable[[Any, _Pull, Any], Any]  # (tally, pull, epsilon) -> tally
+    # (tally, images [d, K], copies k_l []) -> [K], estimates of sum U (y - r)
     end: Callable[[Any, jax.Array, jax.Array], jax.Array]
-    centred: bool
+    centred: bool  # whether references help: they replace b by about c
 
 
 class SumTally(NamedTuple):

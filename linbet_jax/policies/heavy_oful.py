@@ -179,7 +179,6 @@ def heavy_oful(design: Design, *, history: int, heteroscedastic: bool = False) -
         )
 
     def select(key: jax.Array, state: HeavyOfulState, arms: jax.Array, params: HeavyOfulParams) -> jax.Array:
-        del key
         radius = params.radius_scale * _constants(dim, params)[1]
         return design.optimistic(state.design, arms, state.center, radius, dot)
 

@@ -150,7 +150,6 @@ def make_mom(setup: Setup, *, radius: str = "valid") -> tuple[Policy, MomParams]
     label="CRT",
     told=("epsilon", "raw_moment_bound", "theta_norm"),
     color="#009E73",
-    cost=Cost(0.17, 4e-4, 4e-4),
     source="Medina, Yang 2016",
     assumption="raw moment",
     regret="d T^(½+1/(2+2ε))",

@@ -61,7 +61,6 @@ def menu(design: Design, *, groups: int) -> Policy:
         return scaled_radius(state.epochs, started, params)
 
     def select(key: jax.Array, state: MenuState, arms: jax.Array, params: MenuParams) -> jax.Array:
-        del key
         return design.optimistic(state.design, arms, state.center, beta(state, params))
 
     def update(

@@ -10,7 +10,7 @@ import jax
 from linbet_jax import theory
 from linbet_jax.policies.designs import Design
 from linbet_jax.policies.policy import Policy
-from linbet_jax.policies.registry import Cost, Setup, register
+from linbet_jax.policies.registry import Setup, register
 from linbet_jax.policies.ridge import ridge_policy, scaled_radius
 
 
@@ -45,7 +45,6 @@ def oful(design: Design) -> Policy:
     label="OFUL",
     told=("noise_scale", "theta_norm"),
     color="#CC79A7",
-    cost=Cost(0.17, 4e-4, 4e-4),
     source="Abbasi-Yadkori, Pal, Szepesvari 2011",
     assumption="sub-Gaussian noise",
     regret="d T^½",

@@ -75,7 +75,7 @@ class Buffers(NamedTuple):
     max_pulls: int | None = None
 
     def around(self, wrap: Callable[[Policy], Policy], max_pulls: Callable[[int], int]) -> Buffers:
-        """Those of a wrapper, which is made of a larger policy by ``wrap`` and holds so many more pulls."""
+        """The buffers of a wrapper: ``wrap`` wraps a larger policy, ``max_pulls`` gives its longest horizon."""
         enlarge, most = self.enlarge, self.max_pulls
         return self._replace(
             enlarge=enlarge and (lambda: wrap(enlarge())), max_pulls=None if most is None else max_pulls(most)

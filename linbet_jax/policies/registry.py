@@ -95,12 +95,12 @@ class Setup(NamedTuple):
             raise ValueError(f"{field}=inf: the bandit has no finite one; give the policy {field} as an option")
         return number(field, value)
 
-    def params(self, kind: Any, **own: Any) -> Any:
-        """A policy's hyperparameters, a NamedTuple of this kind: its own numbers, and all others from here."""
+    def params(self, kind: Any, **numbers: Any) -> Any:
+        """A policy's hyperparameters, a NamedTuple of this kind: these numbers, and all others from here."""
 
         def value(field: str) -> Any:
-            if field in own:
-                return own[field]
+            if field in numbers:
+                return numbers[field]
             if field == "horizon":
                 return float(self.horizon)
             return getattr(self, field) if field in self._fields else self.known(field)
@@ -145,6 +145,7 @@ class Cost(NamedTuple):
 
 
 _LIKE_OFUL = Cost(0.17, 4e-4, 4e-4)  # measured on an AMD EPYC in float64 on S1 to S4, as all costs
+PASS_MICROSECONDS = 3e-4  # of one of TOFU's passes over its whole history, per pull in it and per d^2
 Factory = Callable[..., tuple[Policy, Any]]
 
 
@@ -202,10 +203,10 @@ def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[
     """
 
     def registered(make: Factory) -> Factory:
-        there = _ENTRIES.get(name)
+        existing = _ENTRIES.get(name)
         origin = make.__module__, make.__qualname__
-        if there is not None and (there.make.__module__, there.make.__qualname__) != origin:
-            raise ValueError(f"policy {name!r}: registered already, by {there.make.__module__}")
+        if existing is not None and (existing.make.__module__, existing.make.__qualname__) != origin:
+            raise ValueError(f"policy {name!r}: registered already, by {existing.make.__module__}")
         rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
         moment = next((field for field in about.get("told", ()) if field in _MOMENTS), None)
         _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, "moment": moment, **about})
@@ -237,6 +238,18 @@ def entry(name: str) -> Entry:
     return _ENTRIES[name]
 
 
+def policy_label(policy: str, radius_scale: float = 1.0) -> str:
+    """Name of a policy as legends and tables write it; every radius_scale but the paper's 1 is in it."""
+    name = entry(policy).label if policy in names() else policy
+    return name if radius_scale == 1.0 else f"{name} ×{radius_scale:g}"
+
+
+def pull_microseconds(policy: str, *, num_arms: int, dim: int) -> float:
+    """Estimated cost of one pull of one replication, in microseconds of one core; of an unknown policy, OFUL's."""
+    cost = entry(policy if policy in names() else "oful").cost
+    return cost.base + cost.per_value * num_arms * dim + cost.per_square * dim * dim
+
+
 def _meant(name: str, known: Iterable[str]) -> str:
     """The known name that is most like one, in brackets."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
@@ -246,8 +259,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 def options(name: str) -> dict[str, Any]:
     """A policy's own options and their defaults (None: taken from the bandit, or off)."""
     parameters = inspect.signature(entry(name).make).parameters
-    own = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
-    return own | dict.fromkeys(entry(name).told)
+    factory_options = {key: value.default for key, value in parameters.items() if value.kind is value.KEYWORD_ONLY}
+    return factory_options | dict.fromkeys(entry(name).told)
 
 
 def make_policy(

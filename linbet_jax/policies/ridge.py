@@ -78,7 +78,6 @@ def ridge_policy(
         return RidgeState(start, design.image(arms, zero), zero, zero, jnp.zeros((), jnp.int32))
 
     def select(key: jax.Array, state: RidgeState, arms: jax.Array, params: Any) -> jax.Array:
-        del key
         if radius is None and isinstance(arms, Ball):
             return arms.best(state.image)  # O(d)
         return design.optimistic(state.design, arms, state.image, beta(state, params), design.values)

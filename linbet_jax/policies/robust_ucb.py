@@ -56,7 +56,6 @@ def _init(arms: Arms, params: RobustUcbParams) -> RobustUcbState:
 
 
 def _select(key: jax.Array, state: RobustUcbState, arms: jax.Array, params: RobustUcbParams) -> jax.Array:
-    del key
     new = state.counts == 0
     pulls = jnp.maximum(state.counts, 1).astype(arms.dtype)
     widths = theory.at(theory.robust_ucb_width, params, pulls, num_arms=arms.shape[0])

@@ -45,19 +45,14 @@ class Row(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """Truncation or medians.
+    """Truncation or medians."""
 
-    Attributes:
-        begin: ``(arms) -> payoffs``, empty.
-        add: ``(payoffs, index, observed [k], row, arms, params) -> (payoffs, values [K], noise [K])``.
-        factor: ``(number of arms, params) -> []``, of t^a ||x||: the noise's part of a width that grows with t.
-        literal: whether widths are the paper's.
-    """
-
-    begin: Callable[[jax.Array], Any]
+    begin: Callable[[jax.Array], Any]  # (arms) -> payoffs, empty
+    # (payoffs, index, observed [k], row, arms, params) -> (payoffs, values [K], noise [K])
     add: Callable[..., tuple[Any, jax.Array, jax.Array]]
+    # (number of arms, params) -> [], of t^a ||x||: the noise's part of a width that grows with t
     factor: Callable[[int, Any], Any]
-    literal: bool
+    literal: bool  # whether widths are the paper's
 
     def widths(self, stages: Stages, number: jax.Array, params: Any, *, staged: bool) -> jax.Array:
         """[S, K], literal, before update number [] of policies with stages or with one that takes every pull."""

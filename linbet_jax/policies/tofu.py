@@ -28,7 +28,7 @@ from linbet_jax.kernels.whitening import (
     shifted_inverses_settle,
     shifted_inverses_update,
 )
-from linbet_jax.policies._checks import check_params, count, flag
+from linbet_jax.policies._checks import check_params, choice, count, flag
 from linbet_jax.policies.designs import Arms, Design
 from linbet_jax.policies.policy import About, Buffers, Policy, Region
 from linbet_jax.policies.registry import Cost, Setup, register
@@ -142,13 +142,9 @@ def tofu(
     Raises:
         ValueError: for an unknown option, or options that exclude each other.
     """
-    for field, value, allowed in (
-        ("level", level, ("proof", "box")),
-        ("method", method, ("pruned", "full")),
-        ("root", root, ("symmetric", "cholesky")),
-    ):
-        if value not in allowed:
-            raise ValueError(f"{field}={value!r}: allowed are {' and '.join(map(repr, allowed))}")
+    choice("level", level, "proof", "box")
+    choice("method", method, "pruned", "full")
+    choice("root", root, "symmetric", "cholesky")
     if method == "full" and epochs is not None:
         raise ValueError(f"epochs={epochs}: goes with method='pruned' alone; method='full' re-truncates at every pull")
     if (method == "full" or epochs is not None) and history is None:
@@ -198,19 +194,18 @@ class _Parts(NamedTuple):
     radius: Callable[[jax.Array, TofuParams], jax.Array]
 
 
-def _policy(parts: _Parts, **own: Any) -> Policy:
+def _policy(parts: _Parts, **functions: Any) -> Policy:
     """What the three forms share: optimism around the state's centre."""
     design = parts.design
 
     def select(key: jax.Array, state: Any, arms: jax.Array, params: TofuParams) -> jax.Array:
-        del key
         return design.optimistic(state.design, arms, state.center, parts.radius(state.pulls, params))
 
     def region(state: Any, arms: Arms, params: TofuParams) -> Region:
         norm = functools.partial(design.norm, state.design, arms, params.ridge)
         return Region(state.center, parts.radius(state.pulls, params), norm)
 
-    return Policy(name="tofu", select=select, region=region, about=About(check=check_params), **own)
+    return Policy(name="tofu", select=select, region=region, about=About(check=check_params), **functions)
 
 
 def _refresh(parts: _Parts) -> Callable[[Any, Arms, TofuParams], Any]:

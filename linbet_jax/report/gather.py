@@ -8,8 +8,8 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,10 @@ from linbet_jax import theory
 from linbet_jax.figures.colors import policy_colors
 from linbet_jax.figures.pictures import Band, GrowthLine, Line
 from linbet_jax.statistics import regret
+from linbet_jax.statistics.tables import grouped
 from linbet_jax.sweep.store import Rows
 from linbet_jax.sweep.table import CellPair, LoadedCell, Results, base_label, compare
 
-Item = TypeVar("Item")
-Key = TypeVar("Key", bound=Hashable)
 FloatArray = NDArray[np.float64]
 
 STATISTICS = ("mean", "low", "high", "median", "trimmed_mean")  # of a summary, in the order of a band's fields
@@ -38,7 +37,6 @@ class PolicyVariant(Line):
 
     The label is unique within its setting, with every radius_scale but 1; the band is the mean regret against pulls,
     thinned to what a picture can show.
-
     """
 
     cell: LoadedCell
@@ -177,14 +175,6 @@ def pulls_per_second(cells: Iterable[LoadedCell]) -> float:
     """Pulls of cells over the seconds that they were computed in, compiling apart; for figure and table alike."""
     journeys = [cell.journey for cell in cells]
     return sum(journey.seed_pulls for journey in journeys) / sum(journey.run_seconds for journey in journeys)
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by their key, keys and items in the order in which they come."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def _text(value: Any) -> str:

@@ -17,7 +17,7 @@ from linbet_jax._version import __version__
 from linbet_jax.figures.sheets import Picture, inline_svg
 from linbet_jax.report import gather, tables
 from linbet_jax.report.pictures import better
-from linbet_jax.statistics.tables import between, duration, number
+from linbet_jax.statistics.tables import between, duration, grouped, number
 from linbet_jax.sweep.table import LoadedCell
 
 OPEN_ROWS = 40  # a table with more rows is folded up, set by set
@@ -35,11 +35,11 @@ class Row(NamedTuple):
 def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequence[str] = ()) -> str:
     """The whole page, its pictures in their order, with links to files beside it (names relative to the page)."""
     sweep, manifest = report.sweep, dict(report.sweep.manifest)
-    kinds = gather.grouped(pictures, lambda picture: picture.kind)
+    kinds = grouped(pictures, lambda picture: picture.kind)
     counter = itertools.count(1)
     compared = [(setting, setting.comparison) for setting in report.settings if setting.comparison is not None]
     summaries = [_summary(report, setting) for setting in report.settings]
-    of_policy = gather.grouped(sweep.cells, lambda cell: cell.policy)
+    of_policy = grouped(sweep.cells, lambda cell: cell.policy)
     sweep_file, numerics = manifest.pop("sweep_file", None), manifest.get("numerics") or {}
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -70,7 +70,7 @@ def page(report: gather.SweepReport, pictures: Sequence[Picture], *, files: Sequ
             legend=[(report.colors[cells[0].family], cells[0].label) for cells in of_policy.values()],
             swept=[
                 (name, gather.parameter_name(name), len(panels) - len(kinds[f"parameter-{name}"]))
-                for name, panels in gather.grouped(report.parameters, lambda panel: panel.parameter).items()
+                for name, panels in grouped(report.parameters, lambda panel: panel.parameter).items()
             ],
             exponents=_exponents(report),
             caveats=list(dict.fromkeys(g.fit.caveat for g in report.growths if g.fit is not None and g.fit.caveat)),
@@ -174,7 +174,7 @@ def _ranks(report: gather.SweepReport, comparison: gather.PairedComparison) -> l
 
 def _times(report: gather.SweepReport) -> list[Row]:
     body = []
-    for cells in gather.grouped(report.sweep.cells, lambda cell: cell.policy).values():
+    for cells in grouped(report.sweep.cells, lambda cell: cell.policy).values():
         timed = [cell for cell in cells if cell.journey.run_seconds > 0 and cell.journey.seed_pulls > 0]
         if timed:
             run, compiling, pulls = (

@@ -13,7 +13,7 @@ from linbet_jax.figures.pictures import GrowthLine, RowMark, label_room, rows_he
 from linbet_jax.figures.sheets import Picture
 from linbet_jax.report import gather
 from linbet_jax.statistics.regret import Share, Summary
-from linbet_jax.statistics.tables import between, number
+from linbet_jax.statistics.tables import between, grouped, number
 
 
 def pictures(report: gather.SweepReport, *, panels: int) -> list[Picture]:
@@ -23,9 +23,9 @@ def pictures(report: gather.SweepReport, *, panels: int) -> list[Picture]:
         made += [_regret(setting, log=False), _regret(setting, log=True), _final(setting)]
         if setting.comparison is not None:
             made.append(_paired(setting, setting.comparison))
-    for of_parameter in gather.grouped(report.parameters, lambda panel: panel.parameter).values():
+    for of_parameter in grouped(report.parameters, lambda panel: panel.parameter).values():
         made += [_parameter(panel) for panel in of_parameter[:panels]]
-    for title, lines in list(gather.grouped(report.growths, lambda line: line.title).items())[:panels]:
+    for title, lines in list(grouped(report.growths, lambda line: line.title).items())[:panels]:
         made.append(_growth(title, lines))
     timed = [variant for variant in report.variants if math.isfinite(variant.rate)]
     if timed:
@@ -147,7 +147,7 @@ def _growth(title: str, lines: Sequence[GrowthLine]) -> Picture:
 
 def _speed(timed: Sequence[gather.PolicyVariant]) -> Picture:
     marks = []
-    for variants in gather.grouped(timed, lambda variant: variant.cell.policy).values():
+    for variants in grouped(timed, lambda variant: variant.cell.policy).values():
         cell, rates = variants[0].cell, np.array([variant.rate for variant in variants])
         together = gather.pulls_per_second(variant.cell for variant in variants)
         beside = f"{number(together, 4)}/s, {rates.size} cell{'s' if rates.size > 1 else ''}"

@@ -18,7 +18,7 @@ from linbet_jax.simulation.replication import World
 
 
 def stack(grid: Sequence[Any], dtype_name: str, separate: bool) -> tuple[list[Leaf], Any]:
-    """Leaves of the grid's parameters in the dtype of the run; those equal in all settings are shared, if wanted."""
+    """Leaves of the grid's parameters in the dtype of the run, shared where equal in all, unless `separate`."""
     flat = [jax.tree.flatten(params) for params in grid]
     treedef: Any = flat[0][1]
     for leaves, structure in flat[1:]:
@@ -68,12 +68,12 @@ def law_of(noise: Any, dtype_name: str) -> tuple[Any, Any]:
     # What limits the orders of moments (df, shape): 10^39 degrees of freedom are as good as 10^38.
     orders = getattr(type(noise), "orders", "")
 
-    def cast(path: Any, leaf: Any) -> npt.NDArray[Any]:
+    def fitted(path: Any, leaf: Any) -> npt.NDArray[Any]:
         field = str(getattr(path[-1], "name", "")) if path else ""
         number = np.asarray(leaf, np.float64)
         return fit(f"noise.{field}", np.minimum(number, huge) if field and field == orders else number, dtype_name)
 
-    return jax.tree_util.tree_map_with_path(cast, noise), None
+    return jax.tree_util.tree_map_with_path(fitted, noise), None
 
 
 def generator_of(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -84,7 +84,7 @@ def generator_of(generator: Any, dtype_name: str) -> tuple[Any, tuple[Any, ...]]
 
 
 def world_of(bandit: LinearBandit, law: Any, dtype_name: str) -> World:
-    """What is played of a bandit under this law, but for an instance's numbers."""
+    """The world of a bandit under this law, without the numbers of its generator."""
 
     def of_bandit(value: Any) -> Any:
         return None if value is None else fit("bandit", np.asarray(value), dtype_name)
@@ -106,9 +106,9 @@ def shape_of_set(bandit: LinearBandit, dtype_name: str) -> Any:
 
 def seed_bytes(policy: Policy, params: Any, bandit: LinearBandit, traced_pulls: int, dtype_name: str) -> int:
     """Bytes that one replication keeps: its state, a decision set of its own, a trace."""
-    cast = jax.tree.map(lambda leaf: cast(leaf, dtype_name), params)
+    numbers = jax.tree.map(lambda leaf: cast(leaf, dtype_name), params)
     size = np.dtype(dtype_name).itemsize
-    own = bandit.changing or bandit.resampling
-    held = state_bytes(policy, None if bandit.changing else shape_of_set(bandit, dtype_name), cast)
+    has_own_set = bandit.changing or bandit.resampling
+    held = state_bytes(policy, None if bandit.changing else shape_of_set(bandit, dtype_name), numbers)
     traced = size + (4 if bandit.norm_ball is None else size * bandit.dim)
-    return held + (size * bandit.num_arms * bandit.dim if own else 0) + traced_pulls * traced
+    return held + (size * bandit.num_arms * bandit.dim if has_own_set else 0) + traced_pulls * traced

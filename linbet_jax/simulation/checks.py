@@ -141,14 +141,14 @@ def check_rounds(horizon: int, num_records: int, record_at: npt.ArrayLike | None
 
 
 def check_on_host(function: str, *arguments: Any) -> None:
-    """A ValueError inside of a transformation: what is traced there cannot decide anything here."""
+    """Raises ValueError inside of a transformation: what is traced there cannot decide anything here."""
     leaves = jax.tree.leaves((arguments, jnp.zeros(())))  # under jit a new array is traced too
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         raise ValueError(f"{function} runs on the host: call it outside jit, vmap, grad and the like")
 
 
 def check_key(key: Any) -> None:
-    """One typed key, or a ValueError."""
+    """Raises ValueError unless it is one typed key."""
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):
         raise ValueError(f"key={key!r}: must be one typed key, jax.random.key(0) for example")
 
@@ -160,7 +160,7 @@ LARGEST_LOSS = 2.0**-7
 
 
 def _check_ridge(ridge: float, bandit: LinearBandit, dtype: str) -> None:
-    """A ridge that updates by rank one in this dtype can follow."""
+    """Raises ValueError for a ridge that updates by rank one cannot follow in this dtype."""
     norm = bandit.arm_norm
     arms: Any = bandit.arms
     if bandit.generator is not None and norm == OWN_NORM:  # one of the fresh instances stands for all
@@ -177,7 +177,7 @@ def _check_ridge(ridge: float, bandit: LinearBandit, dtype: str) -> None:
 
 
 def check_params(policy: Policy, params: Any, bandit: LinearBandit, horizon: int, dtype: str) -> None:
-    """A policy's parameters against the policy, the bandit, the horizon and the dtype of the run."""
+    """Checks a policy's parameters against the policy, the bandit, the horizon and the dtype of the run."""
     pulls = policy.pulls_per_epoch
     if horizon < pulls:
         raise ValueError(f"horizon={horizon}: {policy.name} needs at least one epoch of {pulls} pulls")

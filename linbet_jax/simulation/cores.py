@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["usable_cores"]
-
 
 def usable_cores() -> list[int]:
     """Numbers of the cores that this process may use; where the system does not say which, as many as there are."""

@@ -18,8 +18,6 @@ from typing import Any, Literal, TextIO
 
 import jax
 
-__all__ = ["LOGGER", "Progress", "ProgressChoice", "check_progress", "compiling", "showing", "took_long"]
-
 Progress = Callable[[int, int], None]
 ProgressChoice = Progress | bool | Literal["auto"] | None
 
@@ -34,7 +32,7 @@ _told: set[str] = set()  # what was said in this process
 
 
 def check_progress(progress: Any) -> None:
-    """A ValueError for what ``simulate`` does not take."""
+    """Raises ValueError for what ``simulate`` does not take."""
     named = progress is None or isinstance(progress, bool) or (isinstance(progress, str) and progress == "auto")
     if not (named or callable(progress)):
         raise ValueError(f"progress={progress!r}: must be 'auto', True, False or a function of two counts")
@@ -42,13 +40,10 @@ def check_progress(progress: Any) -> None:
 
 @contextlib.contextmanager
 def showing(progress: ProgressChoice, name: str, total: int) -> Iterator[Progress | None]:
-    """What is to be told of replications done, for as long as the block runs.
+    """Yields a function of (replications done, in all) for as long as the block runs; None where nobody is told.
 
-    Args:
-        progress: a function, which is told and nothing is shown; None or False for nothing at all; "auto" for a line
-            where somebody looks; True for the line at once, wherever a line can be rewritten.
-        name: what is run.
-        total: replications in all.
+    `progress` is that function itself, and nothing is shown; None or False for nothing at all; "auto" for a line where
+    somebody looks; True for the line at once, wherever a line can be rewritten. The line begins with `name`.
     """
     if progress is None or progress is False or not isinstance(progress, bool | str):
         yield progress or None
@@ -68,7 +63,7 @@ def showing(progress: ProgressChoice, name: str, total: int) -> Iterator[Progres
 
 @contextlib.contextmanager
 def compiling(name: str) -> Iterator[None]:
-    """A block that compiles: the line of this thread says so, and the log when it took long, once for a process."""
+    """Says on the line of this thread that the block compiles, and in the log, once for a process, if it took long."""
     line, begun = getattr(_here, "line", None), time.monotonic()
     if line is not None:
         line.compiling = True
@@ -120,15 +115,11 @@ def _alone() -> bool:
 
 
 class _Line:
-    """One line, written by a thread of its own: compiling tells nobody how far it is.
-
-    Attributes:
-        compiling: whether the simulation compiles at present.
-        last: what stays behind when the line goes.
-    """
+    """One line, written by a thread of its own: compiling tells nobody how far it is."""
 
     def __init__(self, stream: TextIO, name: str, total: int, wait: float) -> None:
-        self.compiling, self.last = False, ""
+        self.compiling = False  # whether the simulation compiles at present
+        self.last = ""  # what stays behind when the line goes
         self._stream, self._name, self._total, self._done = stream, name, total, 0
         self._begun, self._first, self._width = time.monotonic(), (0.0, 0), 0
         self._over = threading.Event()

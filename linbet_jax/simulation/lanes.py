@@ -25,15 +25,10 @@ from linbet_jax.simulation.cores import usable_cores
 
 
 class Lanes(NamedTuple):
-    """What the replications of a simulation are shared between.
+    """What the replications of a simulation are shared between."""
 
-    Attributes:
-        devices: what a program is compiled for; one on CPU.
-        at_once: launches that run at the same time; 1 on anything but a CPU.
-    """
-
-    devices: tuple[Any, ...]
-    at_once: int
+    devices: tuple[Any, ...]  # what a program is compiled for; one on CPU
+    at_once: int  # launches that run at the same time; 1 on anything but a CPU
 
     @property
     def on_cpu(self) -> bool:
@@ -51,14 +46,10 @@ class Lanes(NamedTuple):
 
 
 def lanes_of(devices: Any) -> Lanes:
-    """The lanes for the devices a caller names.
+    """The lanes for the devices a caller names, on CPU one for each; ValueError for what is no device, or named twice.
 
-    Args:
-        devices: on CPU one lane for each. None takes the local devices of the default backend; on CPU one lane for
-            each core this process may use, unless JAX was given a number of CPU devices.
-
-    Raises:
-        ValueError: devices that are none, or named twice.
+    None takes the local devices of the default backend; on CPU one lane for each core this process may use, unless JAX
+    was given a number of CPU devices.
     """
     chosen = check_devices(devices)
     if chosen[0].platform != "cpu":
@@ -79,12 +70,11 @@ def devices_in_environment() -> bool:
 
 
 def first_lane() -> int:
-    """Where a simulation begins: one lane on from the last one, so that small ones beside each other spread out."""
+    """The lane of a simulation's first launch: the next one each time, so that small simulations spread out."""
     return next(_TURN)
 
 
 _TURN = itertools.count()
-
 
 _Queue = queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]  # None ends the lane
 _LANES: dict[int, _Queue] = {}
@@ -164,7 +154,7 @@ _inside, _ending = 0, False
 def wait_inside(outputs: Any) -> None:
     """Waits inside JAX for outputs that are about to be there.
 
-    A thread there crashes a process that ends meanwhile: the end waits for it, and lets no other in.
+    A thread in there would crash a process that ends meanwhile. So the end waits for it, and lets no other in.
     """
     global _inside
     with _LEFT:

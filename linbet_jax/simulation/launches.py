@@ -67,9 +67,9 @@ class Launch(NamedTuple):
         return seeds
 
     def _shapes(self, varying: list[Any], shared: list[Any]) -> tuple[Any, Any]:
-        """Of one replication's parameters and of a decision set."""
-        own, common = iter(varying), iter(shared)
-        leaves = [(next(own), 1) if batched else (next(common), 0) for batched in self.batched]
+        """Shapes of one replication's parameters and of a decision set."""
+        varied, common = iter(varying), iter(shared)
+        leaves = [(next(varied), 1) if batched else (next(common), 0) for batched in self.batched]
         shapes = [jax.ShapeDtypeStruct(leaf.shape[rows:], leaf.dtype) for leaf, rows in leaves]
         return jax.tree.unflatten(self.treedef, shapes), self.arms
 
@@ -80,31 +80,27 @@ def _run_blocks(
     """All replications of one device, block after block: seeds [n], n a multiple of the block size."""
 
     def one(row: tuple[jax.Array, list[Any]]) -> dict[str, Any]:
-        seed, own = row
-        own_iter, shared_iter = iter(own), iter(shared)
-        leaves = [next(own_iter) if batched else next(shared_iter) for batched in launch.batched]
+        seed, varied = row[0], iter(row[1])
+        common = iter(shared)
+        leaves = [next(varied) if batched else next(common) for batched in launch.batched]
         return replicate(launch.plan, seed, jax.tree.unflatten(launch.treedef, leaves), world, rounds, key)
 
     return jax.lax.map(one, (seeds, varying), batch_size=launch.side_by_side(varying, shared))
 
 
 class _Program:
-    """A compiled launch.
-
-    Attributes:
-        compiled: what JAX compiled.
-        closed: the bytes of arrays that it closes over.
-        fastest: pulls of the horizon that it ran last, and the seconds of the fastest such run.
-    """
+    """A compiled launch."""
 
     def __init__(self, compiled: Any, closed: int) -> None:
-        self.compiled, self.closed, self.fastest = compiled, closed, (0, 0.0)
+        self.compiled = compiled  # what JAX compiled
+        self.closed = closed  # the bytes of arrays that it closes over
+        self.fastest = 0, 0.0  # pulls of the horizon that it ran last, and the seconds of the fastest such run
 
     def __call__(self, *arguments: Any) -> dict[str, Any]:
         """The outputs of a launch, once they are there.
 
-        Waited for inside JAX when they are due, which holds up a process that ends meanwhile; before and where nothing
-        is known, asked for now and then, which takes time from the launch.
+        It waits inside JAX when they are due, which holds up a process that ends meanwhile. Before, and where
+        nothing is known of the time they take, it asks now and then, which takes time from the launch.
         """
         begun, pulls = time.perf_counter(), int(arguments[4][-1])
         outputs: dict[str, Any] = self.compiled(*arguments)
@@ -127,7 +123,7 @@ _MAX_BYTES = 2**27  # of arrays that programs close over, a policy's table for e
 
 
 def forget_times() -> None:
-    """Programs forget how long they took, which holds up whoever waits for the next run: it was beside compilations."""
+    """Makes programs forget how long they took: beside compilations that was too long, and the next run would wait."""
     with _PROGRAMS_LOCK:
         for program in _PROGRAMS.values():
             program.fastest = (0, 0.0)
@@ -155,10 +151,10 @@ def _program(launch: Launch, arguments: Any) -> tuple[Callable[..., dict[str, An
     avals = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
     identity = (launch, jax.tree.structure(arguments), avals, x64_enabled(), prng_name(arguments[-1]))
     with _PROGRAMS_LOCK:
-        found = _PROGRAMS.pop(identity, None)
-        if found is not None:
-            _PROGRAMS[identity] = found
-            return found, 0.0
+        program = _PROGRAMS.pop(identity, None)
+        if program is not None:
+            _PROGRAMS[identity] = program
+            return program, 0.0
     started = time.perf_counter()
     with compiling(launch.plan.policy.name):
         launch.check(*arguments[1:3])
@@ -287,6 +283,7 @@ def threefry_key(key: jax.Array) -> jax.Array:
 
 def prng_name(key: jax.Array) -> str:
     """The generator of a run with this key, with the setting that changes its numbers."""
-    own = str(jax.random.key_impl(key))
+    implementation = str(jax.random.key_impl(key))
     partitionable = bool(getattr(jax.config, "jax_threefry_partitionable", True))
-    return f"{THREEFRY}{'' if own == THREEFRY else f' from a key of {own}'}, partitionable={partitionable}"
+    source = "" if implementation == THREEFRY else f" from a key of {implementation}"
+    return f"{THREEFRY}{source}, partitionable={partitionable}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["html_table"]
-
 
 def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), *, caption: str = "") -> str:
     """A table whose rows begin with a heading, below a row of headings and a caption where there are such."""

@@ -95,20 +95,12 @@ class _Carry(NamedTuple):
     coverage: Any  # (first miss [] int32, worst ratio []), or None
 
 
-class _Seen(NamedTuple):
-    """What an epoch leaves behind: cumulative regret and payoff after each of its r pulls, and its trace."""
+class _Curves(NamedTuple):
+    """What is seen after each of an epoch's r pulls, or kept of a replication at its R records."""
 
-    regret: jax.Array  # [r]
-    payoff: jax.Array  # [r]
-    trace: Any  # (arms [r] int32, payoffs [r]) when tracing, else None
-
-
-class _Records(NamedTuple):
-    """What is kept of a replication."""
-
-    regret: jax.Array  # [R]
-    payoff: jax.Array  # [R]
-    trace: Any  # (arms, payoffs), whole stretches of them, when tracing, else None
+    regret: jax.Array  # [r] or [R], cumulative
+    payoff: jax.Array  # likewise
+    trace: Any  # (arms [r] int32, payoffs [r]) when tracing, of a replication in whole stretches; else None
 
 
 def replicate(
@@ -131,7 +123,7 @@ def replicate(
     nothing = jnp.zeros(rounds.shape, dtype)
     start = (
         _Carry(state, jnp.zeros((), jnp.int32), (zero, zero), (zero, zero), coverage),
-        _Records(nothing, nothing, trace),
+        _Curves(nothing, nothing, trace),
     )
     stretches = ((run.horizon + width - 1) // width).astype(jnp.int32)
     carry, records = jax.lax.fori_loop(
@@ -197,8 +189,8 @@ def _stretch(
     rounds: jax.Array,
     number: jax.Array,
     carry: _Carry,
-    records: _Records,
-) -> tuple[_Carry, _Records]:
+    records: _Curves,
+) -> tuple[_Carry, _Curves]:
     """Stretch ``number`` (from 0): draw its noise, scan over its epochs, refresh, read off what is recorded."""
     plan, pulls, updates = run.plan, run.plan.policy.pulls_per_epoch, run.plan.policy.updates
     width, turns = plan.width, len(updates)
@@ -208,7 +200,7 @@ def _stretch(
         -1, turns
     )
 
-    def turn(carry: _Carry, inputs: tuple[jax.Array, ...]) -> tuple[_Carry, _Seen]:
+    def turn(carry: _Carry, inputs: tuple[jax.Array, ...]) -> tuple[_Carry, _Curves]:
         seen = []
         for place, update in enumerate(updates):
             carry, one = _epoch(run, update, carry, *(each[place] for each in inputs))
@@ -240,7 +232,7 @@ def _stretch(
     last = jnp.minimum(run.horizon - before, width) - 1  # the last pull in time
     overflow = ~(jnp.isfinite(seen.regret[last]) & jnp.isfinite(seen.payoff[last])) & (carry.health == 0)
     health = jnp.where(overflow, jnp.minimum(before + width, run.horizon), carry.health).astype(jnp.int32)
-    return carry._replace(health=health), _Records(
+    return carry._replace(health=health), _Curves(
         jnp.where(here, seen.regret[place], records.regret), jnp.where(here, seen.payoff[place], records.payoff), trace
     )
 
@@ -252,7 +244,7 @@ def _epoch(
     number: jax.Array,
     drawn: jax.Array,
     scales: jax.Array | None = None,
-) -> tuple[_Carry, _Seen]:
+) -> tuple[_Carry, _Curves]:
     """Epoch ``number`` (from 0): choose, pull r times with the standard variates drawn [r], of scales [r], update."""
     policy, params, law = run.plan.policy, run.params, run.law
     pulls = policy.pulls_per_epoch
@@ -308,7 +300,7 @@ def _epoch(
     else:
         regrets = _rounded(jnp.cumsum(gap), run.horizon)
     sums = payoffs if pulls == 1 else jnp.cumsum(payoffs)
-    seen = _Seen(
+    seen = _Curves(
         regret=carry.regret[0] + (carry.regret[1] + regrets),
         payoff=carry.payoff[0] + (carry.payoff[1] + sums),
         trace=(jnp.full((pulls, *index.shape), index), payoffs) if run.plan.trace_pulls else None,
@@ -379,8 +371,8 @@ def _localise(params: Any, theta_star: jax.Array) -> Any:
     """For a fresh instance per replication `OWN_NORM` stands for that instance's own norm S."""
     if not hasattr(params, "theta_norm"):
         return params
-    own = jnp.sqrt(jnp.sum(theta_star * theta_star))
-    return params._replace(theta_norm=jnp.where(params.theta_norm == OWN_NORM, own, params.theta_norm))
+    norm = jnp.sqrt(jnp.sum(theta_star * theta_star))
+    return params._replace(theta_norm=jnp.where(params.theta_norm == OWN_NORM, norm, params.theta_norm))
 
 
 def _all_finite(state: Any) -> jax.Array:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from linbet_jax.errors import UnhealthyWarning
-from linbet_jax.policies.labels import policy_label
 from linbet_jax.policies.policy import Policy
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.simulation.notebook import html_table
 
 
@@ -147,7 +147,7 @@ jax.tree_util.register_pytree_node(ResultList, lambda results: (results, None), 
 
 
 def result_labels(results: Sequence[Result]) -> list[str]:
-    """The policy's name and scale of each result, with the parameters in which those of one name and scale differ."""
+    """Each result's policy and scale, with the parameters in which results of one policy and scale differ."""
     known = [_numbers(result.params) for result in results]
     plain = [policy_label(r.name, params.get("radius_scale", 1.0)) for r, params in zip(results, known, strict=True)]
     named = []
@@ -165,7 +165,7 @@ def _numbers(params: Any) -> dict[str, float]:
 
 
 def _shown(result: Result, name: str) -> dict[str, str]:
-    """What is told of a result, by its heading."""
+    """The texts that a result shows, by their headings."""
     healthy = result.health == 0
     shown = {
         "policy": name,
@@ -207,7 +207,7 @@ def unhealthy(policy: Policy, health: npt.NDArray[Any], seeds: npt.NDArray[Any])
 
 
 def warn_of(sentence: str) -> None:
-    """An `UnhealthyWarning` at the line outside this package that led here."""
+    """Issues an `UnhealthyWarning` at the line outside this package that led here."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("linbet_jax"):
         frame, level = frame.f_back, level + 1

@@ -20,17 +20,11 @@ __all__ = ["Runtime", "prepare", "set_up_cpu", "usable_cores"]
 
 @dataclasses.dataclass(frozen=True)
 class Runtime:
-    """What the command computes on.
+    """What the command computes on."""
 
-    Attributes:
-        platform: "cpu" or "gpu".
-        kind: the device's own name, e.g. "cpu" or "NVIDIA H100".
-        count: devices of that platform in use.
-    """
-
-    platform: str
-    kind: str
-    count: int
+    platform: str  # "cpu" or "gpu"
+    kind: str  # the device's own name, e.g. "cpu" or "NVIDIA H100"
+    count: int  # devices of that platform in use
 
     def __str__(self) -> str:
         """One phrase for people, e.g. `cpu, 2 cores`."""
@@ -45,15 +39,8 @@ CACHE_SWITCH = "LINBET_COMPILE_CACHE"  # "off" keeps compiled programs out of th
 def prepare(device: str, cores: int | None = None) -> Runtime:
     """Switches 64-bit floats and JAX's compile cache on, gives XLA one CPU device per usable core, picks the platform.
 
-    Args:
-        device: "cpu", "gpu", or "auto" for what JAX itself would take.
-        cores: CPU devices; by default what the environment says, or else one per core this process may use.
-
-    Returns:
-        The device taken.
-
-    Raises:
-        InputError: the device that was asked for is not there.
+    The device is "cpu", "gpu", or "auto" for what JAX itself would take; InputError where it is not there. `cores` are
+    CPU devices, by default what the environment says, or else one per core this process may use.
     """
     jax.config.update("jax_enable_x64", True)
     _keep_compiled(cache_folder())
@@ -80,9 +67,9 @@ def cache_folder() -> Path | None:
     """Where compiled programs are kept between commands; None when the environment switches it off or names no home."""
     if os.environ.get(CACHE_SWITCH, "on").strip().lower() in ("off", "0", "no", "false"):
         return None
-    own = Path(os.path.expanduser("~")) / ".cache"  # where there is no home the tilde stays
-    found = [folder for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), own) if folder.is_absolute()]
-    return found[0] / "linbet_jax" / "compiled" if found else None
+    cache = Path(os.path.expanduser("~")) / ".cache"  # where there is no home the tilde stays
+    places = [folder for folder in (Path(os.environ.get("XDG_CACHE_HOME", "")), cache) if folder.is_absolute()]
+    return places[0] / "linbet_jax" / "compiled" if places else None
 
 
 _CACHE_SETTINGS = {  # each unless the environment says it: programs that take a moment to compile are worth keeping
@@ -189,7 +176,7 @@ def loops_stay_apart() -> bool:
 
 
 def _compile_loops_whole() -> None:
-    """What :func:`set_up_cpu` says of loops; XLA reads the flag at its first use, and ignores an unknown option."""
+    """Has XLA make each loop one kernel; it reads the flag at its first use, and ignores an unknown option."""
     if loops_stay_apart():
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={_LOOP_OPTION}={2**40}".strip()

@@ -66,7 +66,7 @@ def _stretch_epochs(horizon: int, policy: Policy, on_card: bool) -> int:
 def _plan(
     policy: Policy, bandit: LinearBandit, horizon: int, static_law: Any, dtype_name: str, on_card: bool = False
 ) -> Plan:
-    """What shapes the program of one attempt, without a trace."""
+    """The plan of one attempt's program, without a trace and without coverage."""
     length = _stretch_epochs(horizon, policy, on_card)
     return Plan(
         policy=policy,
@@ -89,13 +89,7 @@ def program_key(
 ) -> Hashable:
     """What decides the compiled program of a run with ``separate=True``: runs of equal keys share one compile.
 
-    Args:
-        policy: as in :func:`simulate`.
-        params: its parameters.
-        bandit: what is played.
-        horizon: T.
-        num_records: R, records in fact made.
-        dtype: ``"float32"`` or ``"float64"``.
+    `num_records` is how many records are in fact made, `dtype` a name; the others are as in :func:`simulate`.
     """
     law, static_law = law_of(bandit.noise, dtype)
     leaves, treedef = jax.tree.flatten(params)
@@ -114,7 +108,7 @@ _Out = TypeVar("_Out")
 
 
 def _by_itself(function: Callable[_In, _Out]) -> Callable[_In, _Out]:
-    """Runs it on the host, under no mesh (a program brings its own) and one generator whatever the caller's are."""
+    """Runs the function on the host, under no mesh (a program brings its own) and under Threefry, whatever is set."""
 
     @functools.wraps(function)
     def alone(*args: _In.args, **kwargs: _In.kwargs) -> _Out:
@@ -228,32 +222,14 @@ def simulate_grid(
 ) -> ResultList:
     """Run several hyperparameter settings of one policy as one batch: one compile, full blocks, common noise.
 
-    Args:
-        policy: as in :func:`simulate`.
-        grid: parameters, all of one structure; for example ``[params._replace(radius_scale=s) for s in scales]``.
-        bandit: as in :func:`simulate`, like every argument below.
-        horizon: T.
-        num_seeds: S.
-        seeds: [S].
-        key: typed key.
-        num_records: R.
-        record_at: [R].
-        trace: also return arms and payoffs.
-        coverage: also return whether the regions held theta*.
-        dtype: float32 or float64.
-        block_size: seeds per block.
-        chunk_size: replications that are computed at a time.
-        progress: "auto", a truth value or a function.
-        devices: devices to use.
-        separate: batch every parameter, also those that all settings share. One program then serves any number and mix
-            of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster.
-        warn: say with an `UnhealthyWarning` when replications are unhealthy, as :func:`simulate` does.
+    `grid` lists parameters of one structure, ``[params._replace(radius_scale=s) for s in scales]`` for example. With
+    `separate` every parameter is batched, also those that all settings share: one program then serves any number and
+    mix of settings, and a setting's bits do not depend on which others run beside it; sharing is a little faster. Where
+    replications are unhealthy, an `UnhealthyWarning` says so unless `warn` is False. Every other argument and error is
+    as in :func:`simulate`; `chunk_size` counts the replications of all settings together.
 
     Returns:
         A list of one :class:`Result` per setting, in order; a notebook shows it as a table.
-
-    Raises:
-        ValueError: as in :func:`simulate`.
     """
     check_progress(progress)
     batch = _checked(
@@ -278,9 +254,9 @@ def simulate_grid(
         played = _play(batch, advance)
         if batch.lanes.on_cpu and loops_stay_apart():
             took_long("running", policy.name, played.clock["run"], _SET_UP)
-    said = unhealthy(policy, played.outputs["health"], np.tile(batch.seeds, len(grid)))
-    if said and warn:
-        warn_of(*said)
+    notes = unhealthy(policy, played.outputs["health"], np.tile(batch.seeds, len(grid)))
+    if notes and warn:
+        warn_of(*notes)
     return ResultList(_result(batch, played, number) for number in range(len(grid)))
 
 
@@ -299,19 +275,9 @@ def traced(
 ) -> tuple[Any, Launch]:
     """The program of a run, for whoever looks at programs instead of running them.
 
-    Args:
-        policy: as in :func:`simulate`, like every argument but the last.
-        params: its hyperparameters.
-        bandit: what is played.
-        horizon: T.
-        num_seeds: S.
-        dtype: float32 or float64.
-        block_size: seeds per block.
-        devices: devices to use; they need not be here.
-        for_card: whether to trace what a GPU would play, on whatever devices; by default what these would.
-
-    Returns:
-        What JAX traced (`jax.stages.Traced`), and what it was traced from.
+    Arguments are as in :func:`simulate`, but `devices` need not be here. `for_card` says whether to trace what a GPU
+    would play, on whatever devices; by default what these would. Returns what JAX traced (`jax.stages.Traced`), and
+    what it was traced from.
     """
     batch = _checked(
         policy,
@@ -324,10 +290,9 @@ def traced(
         devices=devices,
         key=jax.random.key(0),
     )
-    parts = _parts(batch)
-    launch = _launch(batch, parts, policy, not batch.lanes.on_cpu if for_card is None else for_card)
+    launch = _launch(batch, policy, not batch.lanes.on_cpu if for_card is None else for_card)
     rows = np.zeros(batch.block * len(batch.lanes.devices), np.int64)
-    return lower(launch, parts.arguments(rows, batch)), launch
+    return lower(launch, batch.arguments(rows)), launch
 
 
 def _checked(
@@ -349,7 +314,7 @@ def _checked(
     devices: Sequence[Any] | None = None,
     separate: bool = False,
 ) -> _Batch:
-    """What :func:`simulate_grid` was asked for, or a ValueError."""
+    """The batch that :func:`simulate_grid` was asked for, in the dtype of the run; ValueError for wrong input."""
     _check_what_is_played(policy, bandit, coverage)
     horizon = _check_horizon(policy, horizon)
     dtype_name = check_dtype(dtype)
@@ -362,6 +327,11 @@ def _checked(
     def bytes_each() -> int:
         return seed_bytes(policy, grid[0], bandit, horizon if trace else 0, dtype_name)
 
+    block = block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), bytes_each)
+    chunk = None if chunk_size is None else whole_number("chunk_size", chunk_size, 1)
+    leaves, treedef = stack(grid, dtype_name, separate)
+    law, static_law = law_of(bandit.noise, dtype_name)
+    _, numbers = generator_of(bandit.generator, dtype_name)
     return _Batch(
         policy=policy,
         grid=list(grid),
@@ -369,19 +339,23 @@ def _checked(
         horizon=horizon,
         seeds=seed_array,
         rounds=rounds,
-        key=key,
+        key=threefry_key(key),
+        prng=prng_name(key),
         trace=bool(trace),
         coverage=bool(coverage),
         dtype=dtype_name,
         lanes=lanes,
-        block=block_of(block_size, lanes.on_cpu, -(-seed_array.size * len(grid) // lanes.shares), bytes_each),
-        chunk=None if chunk_size is None else whole_number("chunk_size", chunk_size, 1),
-        separate=separate,
+        block=block,
+        chunk=chunk,
+        leaves=leaves,
+        treedef=treedef,
+        world=world_of(bandit, law, dtype_name)._replace(instance=numbers),
+        static_law=static_law,
     )
 
 
 class _Batch(NamedTuple):
-    """What a call asks for, checked: every setting of the grid [G] with every seed [S], G times S rows."""
+    """What a call asks for, checked and in its dtype: every setting of the grid [G] with every seed [S], G * S rows."""
 
     policy: Policy
     grid: list[Any]
@@ -389,18 +363,30 @@ class _Batch(NamedTuple):
     horizon: int
     seeds: npt.NDArray[np.uint32]
     rounds: npt.NDArray[np.int64]
-    key: jax.Array
+    key: jax.Array  # that the run draws from
+    prng: str  # its generator, and the one of the key as given
     trace: bool
     coverage: bool
     dtype: str
     lanes: Lanes
     block: int
     chunk: int | None
-    separate: bool
+    leaves: list[Leaf]  # of the grid's parameters
+    treedef: Any
+    world: World
+    static_law: Any
+
+    def arguments(self, rows: npt.NDArray[np.int64]) -> Any:
+        """What a launch of these rows is called with."""
+        setting, place = np.divmod(rows, self.seeds.size)
+        varying = [leaf.values[setting] for leaf in self.leaves if leaf.varies]
+        shared = [leaf.values for leaf in self.leaves if not leaf.varies]
+        arguments = (self.seeds[place], varying, shared, self.world, self.rounds.astype(np.int32), self.key)
+        return jax.tree.map(jnp.asarray, arguments)
 
 
 class _Played(NamedTuple):
-    """What came of a batch."""
+    """The outcome of a batch."""
 
     outputs: dict[str, npt.NDArray[Any]]  # each [G * S, ...]
     repeated: npt.NDArray[np.bool_]  # [G * S]: played again with larger buffers
@@ -443,65 +429,31 @@ def _check_grid(policy: Policy, grid: Any, bandit: LinearBandit, horizon: int, d
         check_params(policy, params, bandit, horizon, dtype_name)
 
 
-class _Parts(NamedTuple):
-    """A batch in the dtype of its run."""
-
-    rows_seed: npt.NDArray[np.uint32]
-    leaves: list[Leaf]
-    treedef: Any
-    world: World
-    static_law: Any
-    key: jax.Array
-
-    def arguments(self, rows: npt.NDArray[np.int64], batch: _Batch) -> Any:
-        """What a launch of these rows is called with."""
-        each = self.rows_seed.size // len(batch.grid)
-        varying = [leaf.values[rows // each] for leaf in self.leaves if leaf.varies]
-        shared = [leaf.values for leaf in self.leaves if not leaf.varies]
-        arguments = (self.rows_seed[rows], varying, shared, self.world, batch.rounds.astype(np.int32), self.key)
-        return jax.tree.map(jnp.asarray, arguments)
-
-
-def _parts(batch: _Batch) -> _Parts:
-    leaves, treedef = stack(batch.grid, batch.dtype, batch.separate)
-    law, static_law = law_of(batch.bandit.noise, batch.dtype)
-    _, numbers = generator_of(batch.bandit.generator, batch.dtype)
-    return _Parts(
-        rows_seed=np.tile(batch.seeds, len(batch.grid)),
-        leaves=leaves,
-        treedef=treedef,
-        world=world_of(batch.bandit, law, batch.dtype)._replace(instance=numbers),
-        static_law=static_law,
-        key=threefry_key(batch.key),
-    )
-
-
-def _launch(batch: _Batch, parts: _Parts, policy: Policy, on_card: bool) -> Launch:
+def _launch(batch: _Batch, policy: Policy, on_card: bool) -> Launch:
     """The program that plays the batch with this policy, the batch's own or one with larger buffers."""
-    plan = _plan(policy, batch.bandit, batch.horizon, parts.static_law, batch.dtype, on_card)
+    plan = _plan(policy, batch.bandit, batch.horizon, batch.static_law, batch.dtype, on_card)
     return Launch(
         plan=plan._replace(trace_pulls=batch.horizon if batch.trace else 0, coverage=batch.coverage),
         devices=batch.lanes.devices,
         block_size=batch.block,
-        treedef=parts.treedef,
-        batched=tuple(leaf.varies for leaf in parts.leaves),
+        treedef=batch.treedef,
+        batched=tuple(leaf.varies for leaf in batch.leaves),
         arms=shape_of_set(batch.bandit, batch.dtype),
     )
 
 
 def _play(batch: _Batch, progress: Progress | None) -> _Played:
     """Every row, those that overflow their buffers again and again with larger ones."""
-    policy, parts = batch.policy, _parts(batch)
-    rows_seed = parts.rows_seed
-    played = _Played({}, np.zeros(rows_seed.size, bool), {"compile": 0.0, "run": 0.0})
-    pending = np.arange(rows_seed.size)
+    policy, size = batch.policy, batch.seeds.size * len(batch.grid)
+    played = _Played({}, np.zeros(size, bool), {"compile": 0.0, "run": 0.0})
+    pending = np.arange(size)
     for attempt in range(MAX_ENLARGEMENTS + 1):
         launch_all(
-            _launch(batch, parts, policy, not batch.lanes.on_cpu),
+            _launch(batch, policy, not batch.lanes.on_cpu),
             batch.lanes.at_once,
-            lambda rows: parts.arguments(rows, batch),
+            batch.arguments,
             pending,
-            rows_seed.size,
+            size,
             batch.chunk,
             progress,
             played.clock,
@@ -513,7 +465,7 @@ def _play(batch: _Batch, progress: Progress | None) -> _Played:
         enlarge = None if policy.buffers is None else policy.buffers.enlarge
         if enlarge is None or attempt == MAX_ENLARGEMENTS:
             raise ValueError(
-                f"policy {policy.name}: seed {int(rows_seed[pending[0]])} overflows its buffers"
+                f"policy {policy.name}: seed {batch.seeds[pending[0] % batch.seeds.size]} overflows its buffers"
                 + (f" after {attempt} enlargements" if attempt else "")
             )
         played.repeated[pending] = True
@@ -546,7 +498,7 @@ def _result(batch: _Batch, played: _Played, number: int) -> Result:
         block_size=batch.block,
         dtype=batch.dtype,
         device=str(batch.lanes),
-        prng=prng_name(batch.key),
+        prng=batch.prng,
         reruns=int(np.count_nonzero(played.repeated[rows])),
         compile_seconds=played.clock["compile"],
         run_seconds=played.clock["run"],

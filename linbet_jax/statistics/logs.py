@@ -135,9 +135,9 @@ def from_log(
         raise ValueError(f"per_arm={per_arm!r}: must be True or False")
     rows, seen = _checked(features, payoffs)
     names = _names(columns, rows.shape[1])
-    asked: Any = epsilon
-    if asked is not None and not (isinstance(asked, (int, float, np.number)) and 0 < asked <= 1):
-        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {asked!r}")
+    given: Any = epsilon
+    if given is not None and not (isinstance(given, (int, float, np.number)) and 0 < given <= 1):
+        raise ValueError(f"epsilon must satisfy 0 < epsilon <= 1, got {given!r}")
     if epsilon is None:
         first, _ = _fit(rows, seen, 1.0)
         epsilon = _some(_supported(hill(np.abs(seen - rows @ first), level=level).usual))
@@ -146,7 +146,7 @@ def from_log(
     sizes = np.abs(residuals)
     tails = {method: estimate(sizes, level=level) for method, estimate in ESTIMATORS.items()}
     supported = _supported(tails["hill"].usual)
-    epsilon = _some(min(epsilon, supported)) if asked is None else epsilon
+    epsilon = _some(min(epsilon, supported)) if given is None else epsilon
     chosen, counts, place = _arms(rows, arms)
     law: Any = Empirical(residuals)
     if per_arm:
@@ -283,7 +283,7 @@ def _checked(features: Any, payoffs: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _names(columns: Sequence[str] | None, dim: int) -> tuple[str, ...]:
-    """Of the features."""
+    """Names of the features."""
     if columns is None:
         return tuple(f"x{i}" for i in range(dim))
     if isinstance(columns, str) or len(columns) != dim:

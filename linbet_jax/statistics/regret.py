@@ -1,9 +1,8 @@
 """Summaries of what `simulate` returns: the seed is the only unit of replication.
 
-Pulls of one run are dependent, so no summary here ever averages over time: ten seeds of a thousand
-rounds are ten observations. Everything runs on the host in NumPy float64, outside the jitted core.
-A seed that met a non-finite number has no place in an average and is never dropped in silence:
-`Summary.unhealthy` counts what was left out.
+Pulls of one run are dependent, so no summary here averages over time: ten seeds of a thousand pulls are ten
+observations. Everything runs on the host in NumPy float64, outside the jitted core. A seed that met a non-finite number
+has no place in an average and is never dropped in silence: `Summary.unhealthy` counts what was left out.
 """
 
 from __future__ import annotations
@@ -135,8 +134,8 @@ class Summary:
         Raises:
             ValueError: a threshold that is no number.
         """
-        asked: Any = threshold
-        if isinstance(asked, bool) or not isinstance(asked, numbers.Real) or math.isnan(asked):
+        value: Any = threshold
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
             raise ValueError(f"threshold={threshold!r}: must be a number")
         counts = np.asarray(np.count_nonzero(self.values > threshold, axis=0))
         nothing = np.full(counts.shape, np.nan)
@@ -201,10 +200,10 @@ def paired_difference(
 ) -> Summary:
     """Summarise `first - second` seed by seed.
 
-    Under common random numbers (one key, the same seeds) the two runs met the same noise, so the spread
-    of the differences, not of the runs, is what a comparison should rest on. Both are `[S, ...]` values of the same
-    seeds in the same order, with health words `[S]`, or a `Result`, which stands for its final regret and health. A
-    seed counts as unhealthy when either of the two runs is.
+    Under common random numbers (one key, the same seeds) the two runs met the same noise, so that a comparison should
+    rest on the spread of the differences, not of the runs. Both are `[S, ...]` values of the same seeds in the same
+    order, with health words `[S]`, or a `Result`, which stands for its final regret and health. A seed counts as
+    unhealthy when either of the two runs is.
 
     Raises:
         ValueError: the shapes differ, or two results are of different seeds.

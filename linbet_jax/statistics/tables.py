@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsFloat
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, SupportsFloat, TypeVar
 
 if TYPE_CHECKING:
     from linbet_jax.statistics.regret import Estimate, Summary
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 _LATEX = str.maketrans(
     {
@@ -76,7 +79,7 @@ def interval(estimate: Summary | Estimate) -> str:
 
 
 def between(estimate: Summary | Estimate, digits: int | None = None, *, places: int | None = None) -> str:
-    """The same for reading, e.g. `2,201 to 2,202`, with ends as `number` writes them or to decimal places."""
+    """An interval in a sentence, e.g. `2,201 to 2,202`, with ends as `number` writes them or to decimal places."""
     ends = float(estimate.low), float(estimate.high)
     written = (number(end, digits) if places is None else f"{end:.{places}f}" for end in ends)
     return "–" if math.isnan(ends[0]) else " to ".join(written)
@@ -88,6 +91,14 @@ def span(value: SupportsFloat, low: SupportsFloat, high: SupportsFloat, digits: 
     if shown == "nan":
         return "–"
     return shown if "nan" in ends else f"{shown} [{', '.join(ends)}]"
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by their key, keys and items in the order in which they come."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int | None = None) -> list[str]:

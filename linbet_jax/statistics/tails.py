@@ -68,7 +68,7 @@ class TailCurve(NamedTuple):
 
 
 def usual_count(size: int) -> int:
-    """K for a sample of this size: its root, at least 50, a tenth of it at most. The rule looks at no number."""
+    """k for a sample of this size: its root, at least 50, a tenth of it at most. The rule looks at no number."""
     return max(4, min(max(50, math.ceil(math.sqrt(size))), size // 10))
 
 
@@ -149,7 +149,7 @@ def _curve(
     level: float,
     least: int = 1,
 ) -> TailCurve:
-    """The estimates at all counts, which are multiples of a step, and at the usual one; the least k where none tie."""
+    """The estimates at all counts, multiples of `step`, and at the usual one; `least` is the least k without ties."""
     check_level(level)
     numbers = np.asarray(values, np.float64)
     if numbers.ndim != 1 or numbers.size < SMALLEST:

@@ -44,13 +44,8 @@ def code_digest(*modules: str) -> str:
 def instance_digest(bandit: LinearBandit, recipe: object = None) -> str:
     """Hash of what is played: arms and theta_star to the last bit, law, and every constant a policy is told.
 
-    Args:
-        bandit: what is played.
-        recipe: what else makes it, by its `repr`; needed where a function draws arms or theta_star.
-
-    Raises:
-        ValueError: arms or theta_star are drawn, and there is no recipe; or the law holds what a later run cannot
-            compare.
+    `recipe` is what else makes it, by its `repr`. ValueError where a function draws arms or theta_star and there is no
+    recipe, or where the law holds what a later run cannot compare.
     """
     if bandit.norm_ball is not None:
         recipe = (bandit.norm_ball, recipe)

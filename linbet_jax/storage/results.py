@@ -154,17 +154,14 @@ def in_use(path: Path) -> bool:
 class RunFolder:
     """One configuration's folder, locked for as long as it is open. Use as a context manager.
 
-    Args:
-        path: the folder; made when it does not exist.
-        config: JSON-like description of everything the run is asked to do. It is written to the manifest
-            at once; a later run in the same folder must have an equal one, and then carries on.
-        compare: names what an earlier manifest, as a whole, differs in from what is asked now; by default the fields
-            of `config` that are not equal. The folder is refused when there is anything.
+    The folder is made when it does not exist. `config`, JSON-like, is everything the run is asked to do; it is written
+    to the manifest at once, and a later run in the same folder must have an equal one, and then carries on.
+    `compare` names what an earlier manifest, as a whole, differs in from what is asked now; by default the fields of
+    `config` that are not equal. The folder is refused when there is anything.
 
-    Raises:
-        RunFolderError: on entering, when the path is not a folder or not writable, another process is using
-            it, it holds files but no manifest, or its manifest is of another configuration (the message
-            names the differing fields). Nothing is changed then.
+    Entering raises RunFolderError where the path is no folder or not writable, another process is using it, it holds
+    files but no manifest, or its manifest is of another configuration (the message names the differing fields).
+    Nothing is changed then.
     """
 
     def __init__(

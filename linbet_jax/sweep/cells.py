@@ -14,7 +14,7 @@ import numpy as np
 from linbet_jax import policies
 from linbet_jax.bandits.datasets import HORIZONS
 from linbet_jax.errors import InputError
-from linbet_jax.policies.labels import policy_label
+from linbet_jax.policies.registry import policy_label
 from linbet_jax.simulation.checks import CPU_BLOCK, MAX_CPU_BLOCK, check_params, check_rounds, x64_enabled
 from linbet_jax.simulation.simulator import program_key
 from linbet_jax.storage import provenance
@@ -51,7 +51,7 @@ class PlannedCell(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Of its set and its policy in the sweep file, and its label in figures."""
+        """Names of its set and its policy in the sweep file, and its label in figures."""
         return self.entry["set"], self.entry["policy"], self.entry["label"]
 
 
@@ -70,14 +70,9 @@ def numerics_of(sweep: Sweep, kind: str) -> dict[str, Any]:
 def plan(sweep: Sweep, numerics: Mapping[str, Any], platform: str) -> list[PlannedCell]:
     """Builds every cell of a sweep.
 
-    Args:
-        sweep: from `grid.read`.
-        numerics: from `numerics_of`; part of every cell's identity.
-        platform: "cpu" or "gpu"; decides the block size.
-
-    Raises:
-        InputError: what a bandit, a policy or a file refuses, with the sweep file, the field and the cell; two names
-            for one cell.
+    `numerics` come from `numerics_of` and are part of every cell's identity; the platform decides the block size.
+    InputError says what a bandit, a policy or a file refuses, with the sweep file, the field and the cell, or that one
+    cell has two names.
     """
     if sweep.dtype == "float64" and not x64_enabled():
         raise InputError(

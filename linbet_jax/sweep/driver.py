@@ -166,7 +166,7 @@ def preview(
 def _claim(
     sweep: Sweep, out: Path, executor: Executor, *, refuse_extra: bool
 ) -> tuple[Sequence[PlannedCell], RunFolder]:
-    """The cells, built, and their folder, which refuses what is not theirs."""
+    """Builds the cells; returns them and their folder, which refuses what is not theirs."""
     numerics = numerics_of(sweep, executor.kind)
     cells = plan(sweep, numerics, executor.platform)
     config = {
@@ -178,7 +178,7 @@ def _claim(
     }
 
     def compare(manifest: Mapping[str, Any]) -> list[str]:
-        """What keeps the folder from being carried on: other numerics, fewer seeds, or cells that are all others.
+        """Names what keeps the sweep from carrying on in the folder: other numerics, fewer seeds, or no cell in common.
 
         More cells and more seeds are welcome: no number that is there changes by them.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linbet_jax.policies.costs import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.policies.registry import PASS_MICROSECONDS, pull_microseconds
 from linbet_jax.statistics.tables import duration
 from linbet_jax.sweep.cells import PlannedCell
 from linbet_jax.sweep.executors import Executor

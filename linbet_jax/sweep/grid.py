@@ -10,17 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linbet_jax.errors import InputError
-from linbet_jax.sweep.model import (
-    ARMS,
-    LOWER_BOUND,
-    SEPARATING,
-    TABLES,
-    UNIFORM,
-    CellChoice,
-    Choice,
-    Sweep,
-    is_mixture,
-)
+from linbet_jax.sweep.model import ARMS, LOWER_BOUND, SEPARATING, TABLES, UNIFORM, CellChoice, Choice, Sweep, is_mixture
 from linbet_jax.sweep.schema import (
     CellTable,
     Document,
@@ -54,7 +44,6 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 _SET_KEYS = tuple(name for name in SetTable.model_fields if name not in ("set", "horizon"))
 CELL_KEYS = (*CellTable.model_fields, *_SET_KEYS)  # of one of [[cells]], beside the policy's options
-
 
 _Axes = Mapping[str, list[Any]]  # lists in the file: where each is, and the values it takes
 

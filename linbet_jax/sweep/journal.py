@@ -67,21 +67,13 @@ def _sound(event: Mapping[str, Any]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Journey:
-    """What the journal tells of one cell.
+    """What the journal tells of one cell."""
 
-    Attributes:
-        last: the last event, e.g. "done" or "failed"; empty when there is none.
-        error: of the last event, when it is a failure.
-        seed_pulls: pulls played over all seeds, as far as the journal knows.
-        run_seconds: spent computing.
-        compile_seconds: spent compiling.
-    """
-
-    last: str = ""
-    error: str = ""
-    seed_pulls: int = 0
-    run_seconds: float = 0.0
-    compile_seconds: float = 0.0
+    last: str = ""  # the last event, e.g. "done" or "failed"; empty when there is none
+    error: str = ""  # of the last event, when it is a failure
+    seed_pulls: int = 0  # pulls played over all seeds, as far as the journal knows
+    run_seconds: float = 0.0  # spent computing
+    compile_seconds: float = 0.0  # spent compiling
 
 
 def journeys(events: Iterable[Mapping[str, Any]]) -> dict[str, Journey]:

@@ -37,7 +37,7 @@ class CellChoice:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Of the set and of the policy."""
+        """Names of the set and of the policy."""
         return self.set.label, self.policy.label
 
     @property

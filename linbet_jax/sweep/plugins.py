@@ -34,13 +34,9 @@ def load(reference: str, folder: Path | str, where: str) -> tuple[Callable[..., 
     These are its module's and, module by module, those that it imports from the same folder. What is installed
     elsewhere is not among them, and comments, docstrings and layout do not count.
 
-    Args:
-        reference: `package.module:function`; the function may be an attribute of an attribute.
-        folder: where this module is looked for first, and what it imports last.
-        where: the field that holds the reference, for messages; likewise below.
-
-    Raises:
-        InputError: there is no such module or function, importing it fails, or nobody can tell which files it reads.
+    In the `folder` this module is looked for first, and what it imports last. `where` is the field that holds the
+    reference, for messages; likewise below. InputError where there is no such module or function, importing it fails,
+    or nobody can tell which files it reads.
     """
     folder = Path(folder)
     name, _, attribute = reference.partition(":")

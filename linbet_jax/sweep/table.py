@@ -495,7 +495,7 @@ def load(folder: str | os.PathLike[str], *, warn: bool = True) -> Results:
 
 def base_label(cell: LoadedCell, *, scaled: bool = True) -> str:
     """The policy's name, with every radius_scale but the paper's 1."""
-    from linbet_jax.policies.labels import policy_label  # which loads JAX: opening a folder does without
+    from linbet_jax.policies.registry import policy_label  # which loads JAX: opening a folder does without
 
     named = cell.label if cell.label != cell.policy else policy_label(cell.policy)
     scale = cell.parameters.get("radius_scale")

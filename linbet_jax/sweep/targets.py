@@ -82,14 +82,9 @@ Target = Local | Address | Slurm
 
 
 def parse(text: str, **slurm: Any) -> Target:
-    """What `--cluster` names.
+    """What `--cluster` names, one of the forms `ALLOWED`; the fields of `Slurm` go with `slurm` alone.
 
-    Args:
-        text: `local`, `local:N`, tcp://HOST:PORT, tls://HOST:PORT, or `slurm`.
-        **slurm: fields of `Slurm`, which go with `slurm` alone.
-
-    Raises:
-        InputError: it is none of the allowed forms, or a field is wrong, missing, or another target's.
+    InputError where it is none of these, or a field is wrong, missing, or another target's.
     """
     kind, colon, rest = text.partition(":")
     if text == "slurm":

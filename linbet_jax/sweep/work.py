@@ -155,18 +155,14 @@ def run_part(
     progress: Callable[[int, int], None] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
-    """Runs one part.
+    """Runs one part, which tells progress over all of its cells, on these devices or on all local ones.
 
-    Args:
-        part: `cells` (plain data of cells that share bandit, horizon and program), `start` and `stop` (seeds),
-            `record_at` [R], `key`, `dtype` and `block_size`.
-        progress: called with (replications done, replications in all), over all of the part's cells.
-        devices: the devices to share the seeds between; by default all local ones.
+    A part has `cells` (plain data of cells that share bandit, horizon and program), `start` and `stop` (seeds),
+    `record_at` [R], `key`, `dtype` and `block_size`.
 
-    Returns:
-        `cells`: for every cell by its id, either `rounds` [R], `regret` and `payoff` [n, R] float64, `health` [n],
-        `facts`, `notes`, `block_size`, `device`, `prng` and `reruns`, or an `error`; `compile_seconds` and
-        `run_seconds` of the part. What a simulation raises is an `error` of its cell alone.
+    Returns `cells`: for every cell by its id, either `rounds` [R], `regret` and `payoff` [n, R] float64, `health` [n],
+    `facts`, `notes`, `block_size`, `device`, `prng` and `reruns`, or an `error`; and `compile_seconds` and
+    `run_seconds` of the part. What a simulation raises is an `error` of its cell alone.
     """
     cells, begun = part["cells"], time.perf_counter()
     try:

@@ -43,12 +43,9 @@ def where() -> dict[str, Any]:
 def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
     """Pins this process to its cores, sets JAX up, and says what it computes on; `Client.run` fills the worker in.
 
-    Returns:
-        `kind`, `lanes` (devices of this process) and `differences`, what differs from the driver's numbers
-        (in words for the driver: "there" is this worker).
-
-    Raises:
-        InputError: the worker runs parts side by side, or the device that was asked for is not there.
+    Returns `kind`, `lanes` (devices of this process) and `differences`, what differs from the driver's numbers (in
+    words for the driver: "there" is this worker). InputError where the worker runs parts side by side, or the device
+    that was asked for is not there.
     """
     if dask_worker.state.nthreads != 1:
         raise InputError(f"it must have one thread (--nthreads 1), not {dask_worker.state.nthreads}")
@@ -63,11 +60,7 @@ def prepare(setup: WorkerSetup, dask_worker: Any) -> dict[str, Any]:
 
 
 def compute(setup: WorkerSetup, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs a part (`work.run_part`) in a worker.
-
-    Returns:
-        `worker`, its name for the journal, and either `result` or `refused`, why this worker cannot run it.
-    """
+    """Runs a part in a worker: `worker`, its name for the journal, and `result` or `refused`, why it cannot run it."""
     from distributed import get_worker
 
     worker = get_worker()
