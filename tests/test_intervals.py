@@ -296,7 +296,7 @@ def test_the_exponent_counts_seeds_that_are_healthy_at_every_horizon():
         (lambda: regret.share_interval(3, 2), r"count must be a whole number in \[0, 2\], got 3"),
         (lambda: regret.share_interval(1.5, 2), r"count must be a whole number in \[0, 2\], got 1.5"),
         (lambda: regret.share_interval(1, 2, method="wald"), "method must be"),
-        (lambda: regret.win_rate([1.0], [1.0, 2.0]), "one length"),
+        (lambda: regret.win_rate([1.0], [1.0, 2.0]), "a number for each seed"),
         (lambda: regret.win_rate([1.0], [1.0], [0, 0]), "one word per seed"),
         (lambda: regret.rank_table({}), "at least one policy"),
         (lambda: regret.rank_table({"a": [1.0], "b": [1.0, 2.0]}), "one length"),

@@ -1257,6 +1257,29 @@ def test_a_list_of_results_is_a_list_that_shows_itself_line_by_line():
         assert other._repr_html_() is None
 
 
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        (
+            {"radius": lambda updates, log_det, params: jnp.ones(3)},
+            r"radius must return one number, not an array \[3\]",
+        ),
+        ({"observe": lambda payoffs, number, params: payoffs}, r"observe must return one number, not an array \[1\]"),
+        (
+            {"adapt": lambda y, value, width, params: (y[None], None)},
+            r"adapt must return one number, not an array \[1\]",
+        ),
+    ],
+)
+def test_a_function_given_to_the_builder_is_named_when_it_returns_an_array(functions, message):
+    bandit = lb.dataset("S3")
+    radius = {"radius": lambda updates, log_det, params: jnp.ones(())}
+    policy = lb.policies.ridge_policy("mine", lb.policies.design_of(bandit), **(radius | functions))
+    _, params = lb.make_policy("oful", bandit, horizon=20)
+    with pytest.raises(ValueError, match=f"policy mine: {message}"):
+        lb.simulate(policy, params, bandit, horizon=20, num_seeds=1, key=jax.random.key(0))
+
+
 @pytest.mark.parametrize("name", ["oful", "crt", "tofu"])
 def test_a_policy_of_another_decision_set_is_refused_in_a_sentence(name):
     policy, params = lb.make_policy(name, lb.dataset("S3"), horizon=20)

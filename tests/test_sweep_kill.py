@@ -183,4 +183,4 @@ def test_where_no_file_can_be_finished_the_earlier_cells_stay_whole(server, file
     assert not [path for path in out.rglob("*") if ".tmp" in path.name]
     status, text = server.run("sweep", file, "--out", out, "--set", "seeds=64", log=log)
     assert status == 2  # the sweep was raised to 6000 seeds
-    assert "seeds (6000 there, 64 here: they can only be raised)" in text
+    assert "seeds (6000 there, 64 here: they can only be raised; --set seeds=6000 carries on)" in text

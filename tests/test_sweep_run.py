@@ -270,7 +270,9 @@ def test_seeds_can_be_raised_and_only_the_new_ones_are_run(file, tmp_path):
     assert reruns == [2] * 4  # the stand-in says 1 for every part
     for cell in manifest(out)["cells"]:
         assert table(out, cell["id"]).equals(table(fresh, cell["id"]))
-    with pytest.raises(RunFolderError, match=r"seeds \(48 there, 20 here: they can only be raised\)"):
+    with pytest.raises(
+        RunFolderError, match=r"seeds \(48 there, 20 here: they can only be raised; --set seeds=48 carries on\)"
+    ):
         sweep(file, out)
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from linbet_jax.kernels.balls import Ball
-from linbet_jax.policies.policy import Policy, updated
+from linbet_jax.policies.policy import Policy, WrongResult, updated
 
 _ADVICE: tuple[tuple[type[Exception], str], ...] = (
     (jax.errors.TracerBoolConversionError, "use jnp.where or jax.lax.cond where Python's `if` meets an array"),
@@ -44,6 +44,8 @@ def check_policy(policy: Policy, params: Any, arms: Any, *, changing: bool, cove
     def traced(function: str, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return jax.eval_shape(call, *arguments)
+        except WrongResult as error:
+            raise ValueError(f"policy {name}: {error}") from error
         except Exception as error:  # whatever a user's function raises while it is traced
             raise ValueError(f"policy {name}: {function} {_reason(error, policy, arms)}") from error
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 State = Any
 Params = Any
@@ -38,6 +39,17 @@ class SeesScale:
     """
 
     function: Callable[..., Any]
+
+
+class WrongResult(ValueError):
+    """What a function of a user's returned to a builder of policies; the message names the function."""
+
+
+def one_number(function: str, result: Any) -> jax.Array:
+    """The result of a user's function, or a :class:`WrongResult` where it is no single number."""
+    if jnp.shape(result) != ():
+        raise WrongResult(f"{function} must return one number, not an array {list(jnp.shape(result))}")
+    return jnp.asarray(result)
 
 
 class Region(NamedTuple):

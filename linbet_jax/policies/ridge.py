@@ -13,7 +13,7 @@ from linbet_jax.kernels.balls import Ball
 from linbet_jax.kernels.gram import compensated, dot
 from linbet_jax.policies._checks import check_params
 from linbet_jax.policies.designs import Arms, Design
-from linbet_jax.policies.policy import About, Policy, Region, SeesScale
+from linbet_jax.policies.policy import About, Policy, Region, SeesScale, one_number
 
 Radius = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Observe = Callable[[jax.Array, jax.Array, Any], jax.Array]
@@ -70,7 +70,7 @@ def ridge_policy(
     def beta(state: RidgeState, params: Any) -> jax.Array:
         if radius is None:
             return jnp.zeros_like(state.design.log_det)
-        return radius(state.updates, state.design.log_det, params)
+        return one_number("radius", radius(state.updates, state.design.log_det, params))
 
     def init(arms: Arms, params: Any) -> RidgeState:
         start = design.init(arms, params.ridge)
@@ -86,10 +86,11 @@ def ridge_policy(
 
     def update(state: RidgeState, arms: jax.Array, index: jax.Array, payoffs: jax.Array, *rest: Any) -> RidgeState:
         updates = state.updates + 1  # rest: the parameters, before them the scales where they are seen
-        observed, weight = observe(payoffs, updates, rest[-1]), None
+        observed, weight = one_number("observe", observe(payoffs, updates, rest[-1])), None
         value = design.value(state.image, arms, index)
         if adapt is not None:
             observed, weight = function(observed, value, design.squared_width(state.design, arms, index), *rest)
+            observed = one_number("adapt", observed)
         grown, step = design.add(state.design, arms, index, weight)
         image = state.image + step * (observed - value)
         term = arms[index] * (observed if weight is None else weight * observed)

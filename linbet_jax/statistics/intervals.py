@@ -311,7 +311,7 @@ def win_rate(
     """
     (a, well), (b, also) = healthy_seeds(first, first_health), healthy_seeds(second, second_health)
     if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(f"first and second must be two lists of one length, got shapes {a.shape} and {b.shape}")
+        raise ValueError(f"first and second must be [S], a number for each seed, got shapes {a.shape} and {b.shape}")
     healthy = well & also
     n = int(healthy.sum())
     wins, ties = int(np.sum(a[healthy] < b[healthy])), int(np.sum(a[healthy] == b[healthy]))

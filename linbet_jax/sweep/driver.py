@@ -191,7 +191,9 @@ def _claim(
         if not isinstance(seeds, int):
             raise RunFolderError(f"{MANIFEST} is damaged: its seeds are {seeds!r}, not a whole number")
         if seeds > sweep.seeds:
-            different.append(f"seeds ({seeds} there, {sweep.seeds} here: they can only be raised)")
+            different.append(
+                f"seeds ({seeds} there, {sweep.seeds} here: they can only be raised; --set seeds={seeds} carries on)"
+            )
         listed = listed_cells(out / MANIFEST, manifest)
         if not different and listed and not {entry["id"] for entry in listed} & {cell.id for cell in cells}:
             different = _changed(listed, [cell.entry for cell in cells])[:_SHOWN] or ["all its cells"]
