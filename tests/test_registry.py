@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -58,6 +59,44 @@ def test_a_policy_of_one_file_has_the_fast_form_for_a_fixed_set(linucb):
 def test_a_name_is_registered_once():
     with pytest.raises(ValueError, match=r"policy 'oful': registered already, by linbet_jax\.policies\.oful"):
         lb.policies.register("oful")(lambda setup: None)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (("raw_moment_bound", "beta"), "told='beta': allowed are 'raw_moment_bound', .*'noise_scale'$"),
+        ("epsilon", "told='e': allowed are "),  # a comma was forgotten
+        (("epsilon",), "told='epsilon': mine has an option of this name itself; leave out one of the two"),
+    ],
+)
+def test_what_a_policy_is_told_is_a_constant_and_no_option_of_its_own(told, message):
+    """An option of both would reach one of them alone."""
+    with pytest.raises(ValueError, match=message):
+        lb.policies.register("mine", told=told)(lambda setup, *, epsilon=None: None)
+    assert "mine" not in registry.names()
+
+
+def test_parameters_that_nothing_fills_are_named():
+    class Params(NamedTuple):
+        ridge: float
+        noise_scale: float
+
+    kept = []
+    name = "of a test that keeps its setup"
+    lb.policies.register(name, told=("noise_scale",))(lambda setup: kept.append(setup) or lb.policies.uniform())
+    try:
+        bandit = lb.LinearBandit(np.eye(2), [0.5, 0.1], lb.noise.Gaussian())
+        lb.make_policy(name, bandit, horizon=10)
+        lb.make_policy(name, bandit, horizon=10, noise_scale=2.0)
+    finally:
+        del registry._ENTRIES[name]
+    plain, given = kept
+    assert given.params(Params) == (1.0, 2.0)
+    assert plain.params(Params, noise_scale=3.0) == (1.0, 3.0)
+    with pytest.raises(ValueError, match=r"noise_scale: the bandit has no such constant; give it by name, params\("):
+        plain.params(Params)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scale'"):
+        given.params(Params, scale=3.0)
 
 
 UNPROVED = ("bmm_ucb", "btc_ucb", "sgd", "greedy", "uniform")

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from linbet_jax.policies._checks import FIELDS, count, number
+from linbet_jax.policies._checks import FIELDS, choice, count, number
 from linbet_jax.policies.designs import Design, design_of
 from linbet_jax.policies.policy import Policy
 from linbet_jax.theory import BOUNDED, regret_exponent
@@ -99,13 +99,15 @@ class Setup(NamedTuple):
         """A policy's hyperparameters, a NamedTuple of this kind: these numbers, and all others from here."""
 
         def value(field: str) -> Any:
-            if field in numbers:
-                return numbers[field]
             if field == "horizon":
                 return float(self.horizon)
-            return getattr(self, field) if field in self._fields else self.known(field)
+            if field in self._fields:
+                return getattr(self, field)
+            if field not in _TOLD or (self.given.get(field) is None and not hasattr(self.bandit, field)):
+                raise ValueError(f"{field}: the bandit has no such constant; give it by name, params(..., {field}=...)")
+            return self.known(field)
 
-        return kind(*map(value, kind._fields))
+        return kind(**numbers, **{field: value(field) for field in kind._fields if field not in numbers})
 
     def central_moment(self, policy: str, heteroscedastic: bool) -> float:
         """c of a policy that may be shown the scales of its payoffs: of the noise divided by its scale, if it is."""
@@ -192,6 +194,7 @@ _MOMENTS = {
     "raw_moment_bound": "moment E|payoff|^(1 + epsilon)",
     "central_moment_bound": "moment E|payoff - mean|^(1 + epsilon)",
 }
+_TOLD = (*_MOMENTS, "epsilon", "theta_norm", "arm_norm", "mean_bound", "noise_scale")  # what may be `told`
 _ENTRIES: dict[str, Entry] = {}
 
 
@@ -199,7 +202,8 @@ def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[
     """Registers the decorated factory as a policy; see :class:`Entry` for the arguments, all optional.
 
     Raises:
-        ValueError: another factory has the name already.
+        ValueError: another factory has the name already, or `told` names what is no constant of a bandit, or an option
+            that the factory has itself.
     """
 
     def registered(make: Factory) -> Factory:
@@ -207,6 +211,10 @@ def register(name: str, *, label: str | None = None, **about: Any) -> Callable[[
         origin = make.__module__, make.__qualname__
         if existing is not None and (existing.make.__module__, existing.make.__qualname__) != origin:
             raise ValueError(f"policy {name!r}: registered already, by {existing.make.__module__}")
+        for field in about.get("told", ()):
+            choice("told", field, *_TOLD, between=", ")
+            if field in inspect.signature(make).parameters:
+                raise ValueError(f"told={field!r}: {name} has an option of this name itself; leave out one of the two")
         rate = functools.partial(regret_exponent, name) if name in BOUNDED else None
         moment = next((field for field in about.get("told", ()) if field in _MOMENTS), None)
         _ENTRIES[name] = Entry(name, make, label or name, **{"rate": rate, "moment": moment, **about})
