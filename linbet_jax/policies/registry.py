@@ -74,16 +74,26 @@ class Setup(NamedTuple):
     """What every factory is given, checked: the bandit's known constants and the common arguments.
 
     Its methods raise ValueError, naming the field, the value and what is allowed.
+
+    Attributes:
+        bandit: what a policy may know of it.
+        design: the fastest one for its decision sets.
+        horizon: T, pulls.
+        delta: failure probability.
+        ridge: lambda.
+        radius_scale: multiplies every radius.
+        theta_norm: S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then.
+        given: constants of the bandit that were given as options; see :attr:`Entry.told`.
     """
 
-    bandit: BanditFacts  # what a policy may know of it
-    design: Design  # the fastest one for its decision sets
-    horizon: int  # T, pulls
-    delta: float  # failure probability
-    ridge: float  # lambda
-    radius_scale: float  # multiplies every radius
-    theta_norm: float  # S; infinite for a bandit that draws a fresh theta* per replication, whose own norm is used then
-    given: Mapping[str, Any]  # constants of the bandit that were given as options; see :attr:`Entry.told`
+    bandit: BanditFacts
+    design: Design
+    horizon: int
+    delta: float
+    ridge: float
+    radius_scale: float
+    theta_norm: float
+    given: Mapping[str, Any]
 
     def known(self, field: str, given: Any = None) -> float:
         """A constant of the bandit (epsilon, a moment bound, D) unless one is given, here or as an option, checked."""
@@ -153,31 +163,46 @@ Factory = Callable[..., tuple[Policy, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A registered policy."""
+    """A registered policy.
 
-    name: str  # as :func:`make_policy` knows it
-    make: Factory  # ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options
-    label: str  # as legends and tables write it
-    # further options, of constants that `Setup.params` takes from the bandit where they are not given
+    Attributes:
+        name: as :func:`make_policy` knows it.
+        make: ``(setup, **options) -> (policy, params)``; keyword-only arguments are its options.
+        label: as legends and tables write it.
+        told: further options, of constants that `Setup.params` takes from the bandit where they are not given.
+        color: of its curves, as #RRGGBB; None takes one that is free.
+        cost: what a pull costs, for the estimates that commands give before they start.
+        source: the paper it comes from.
+        assumption: what it asks of the noise.
+        moment: ``"raw_moment_bound"`` or ``"central_moment_bound"``, which it is told, or None; by default the first of
+            these in `told`.
+        rate: epsilon -> the exponent of T in its regret bound, logarithms apart; by default
+            :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved.
+        regret: that bound in d and T, logarithms apart, as tables write it.
+        valid: the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was
+            seen, as it plays), ``"in advance"`` (arms chosen before) or empty.
+        sets: the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls.
+        time: of a pull, as tables write it: K arms in d dimensions.
+        memory: of one replication, likewise.
+        needs_mean: whether it refuses noise without a mean.
+    """
+
+    name: str
+    make: Factory
+    label: str
     told: tuple[str, ...] = ()
-    color: str | None = None  # of its curves, as #RRGGBB; None takes one that is free
-    cost: Cost = _LIKE_OFUL  # what a pull costs, for the estimates that commands give before they start
-    source: str = ""  # the paper it comes from
-    assumption: str = ""  # what it asks of the noise
-    # ``"raw_moment_bound"`` or ``"central_moment_bound"``, which it is told, or None; by default the first of these in
-    # `told`
+    color: str | None = None
+    cost: Cost = _LIKE_OFUL
+    source: str = ""
+    assumption: str = ""
     moment: str | None = None
-    # epsilon -> the exponent of T in its regret bound, logarithms apart; by default
-    # :func:`linbet_jax.theory.regret_exponent`, where that has the policy. None where nothing is proved
     rate: Callable[[Any], Any] | None = None
-    regret: str = ""  # that bound in d and T, logarithms apart, as tables write it
-    # the play for which its guarantee is proved, as tables write it: ``"adaptive"`` (arms chosen from what was seen,
-    # as it plays), ``"in advance"`` (arms chosen before) or empty
+    regret: str = ""
     valid: str = ""
-    sets: str = "any"  # the decision sets that it plays; ``"any"`` are lists of arms, fixed or changing, and balls
-    time: str = ""  # of a pull, as tables write it: K arms in d dimensions
-    memory: str = ""  # of one replication, likewise
-    needs_mean: bool = True  # whether it refuses noise without a mean
+    sets: str = "any"
+    time: str = ""
+    memory: str = ""
+    needs_mean: bool = True
 
     def check_mean(self, bandit: BanditFacts) -> None:
         """Raises ValueError where the noise has no mean, and the policy needs one."""
