@@ -52,7 +52,7 @@ NUMBERS = """
 """
 
 
-RUNS = [("oful", "S3", "float64"), ("menu", "S1", "float32")]
+RUNS = [("oful", "S3", "float64"), ("menu", "S1", "float32"), ("crt", "S4", "float32")]
 
 
 @pytest.mark.timeout(600)

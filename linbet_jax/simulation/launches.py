@@ -174,19 +174,19 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
     """What XLA is told beside its defaults.
 
     On CPU the second level of LLVM's optimisations: it compiles faster than the third, and TOFU and CRT run faster too.
-    In float64 also vector registers of 512 bits, of which XLA on its own uses half; the numbers stay. In float32, where
-    last bits would depend on the CPU's width, that is left alone. For small sets what is faster there, to compile above
-    all. On a GPU: no choice of kernels by timing them, which may end otherwise the next time, and no operation whose
-    order of additions is left open.
+    Also vector registers of 512 bits where there are some, of which XLA on its own uses half, but for products in loops
+    that are one kernel: float32's sums of products would end otherwise there than elsewhere, and the same policy play
+    other arms after :func:`set_up_cpu`. For small sets what is faster there, to compile above all. On a GPU: no choice
+    of kernels by timing them, which may end otherwise the next time, and no operation whose order of additions is left
+    open.
     """
     if launch.devices[0].platform != "cpu":
         return {"xla_gpu_autotune_level": 0, "xla_gpu_deterministic_ops": True}
-    wide = {"xla_cpu_prefer_vector_width": 512} if launch.plan.dtype == "float64" else {}
     size = 0 if isinstance(launch.arms, Ball) else math.prod(launch.arms.shape)
     small: dict[str, Any] = {}
     if size <= SMALL_SET:
         small = {_LIBRARY: ""} if loops_stay_apart() else {_LIBRARY: "", _EMITTERS: False}
-    return {"xla_backend_optimization_level": 2, **wide, **small}
+    return {"xla_backend_optimization_level": 2, "xla_cpu_prefer_vector_width": 512, **small}
 
 
 def _compile(lowered: Any, options: dict[str, Any]) -> Any:
