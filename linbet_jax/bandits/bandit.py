@@ -495,11 +495,9 @@ class LinearBandit:
         return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
 
     def __eq__(self, other: object) -> bool:
-        """Equality of all fields; functions compare by identity."""
         return self._key() == other._key() if isinstance(other, LinearBandit) else NotImplemented
 
     def __hash__(self) -> int:
-        """A hash that agrees with equality."""
         return hash(self._key())
 
     def __setstate__(self, state: dict[str, Any]) -> None:

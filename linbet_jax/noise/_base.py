@@ -250,11 +250,9 @@ class Base(PayoffLaw):
             object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
-        """Equality of class and numbers."""
         return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
 
     def __hash__(self) -> int:
-        """A hash that agrees with equality."""
         return hash((type(self), *sorted(vars(self).items())))
 
     @property

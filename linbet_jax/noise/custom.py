@@ -67,7 +67,6 @@ class Custom(Additive):
         self._set(center=self._integral(lambda q: q, 0.0))
 
     def __repr__(self) -> str:
-        """The call that builds an equal law, but for the function."""
         function = getattr(self.quantile, "__qualname__", repr(self.quantile))
         return f"Custom({function}, max_order={self.order!r}, scale={self.scale!r}, name={self.name!r})"
 

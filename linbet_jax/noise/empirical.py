@@ -69,21 +69,17 @@ class Empirical(Base):
         return bool(np.array_equal(self.residuals, -self.residuals[::-1]))
 
     def __eq__(self, other: object) -> bool:
-        """Equality of class and numbers."""
         if type(self) is not type(other):
             return NotImplemented
         return all(map(np.array_equal, self._held, other._held))
 
     def __hash__(self) -> int:
-        """A hash that agrees with equality."""
         return hash((type(self), self._digest))
 
     def __repr__(self) -> str:
-        """How many residuals there are, and which."""
         return f"{type(self).__name__}(<{self.residuals.size} residuals, sha256 {self._digest[:16]}>)"
 
     def __reduce__(self) -> Any:
-        """Pickles as its numbers."""
         return type(self).tree_unflatten, (None, self._held)
 
     def _hold(self, *arrays: Any) -> None:

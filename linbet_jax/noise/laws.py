@@ -101,7 +101,6 @@ class Gaussian(Additive):
         self._set(scale=limited("Gaussian: std", "std", std, 0.0))
 
     def __repr__(self) -> str:
-        """The call that builds an equal law."""
         return f"Gaussian(std={self.scale!r})"
 
     def _transform(self, words: jax.Array, dtype: DTypeLike) -> jax.Array:

@@ -26,7 +26,6 @@ class Trace:
     payoffs: npt.NDArray[np.floating[Any]]
 
     def __repr__(self) -> str:
-        """How much there is."""
         return "Trace({} seeds, {} pulls)".format(*self.arms.shape)
 
 
@@ -49,7 +48,6 @@ class Coverage:
         return self.first_miss == 0
 
     def __repr__(self) -> str:
-        """How many seeds were covered, and how far off the worst was."""
         held, worst = int(self.covered.sum()), float(np.max(self.worst_ratio))
         return f"Coverage({held} of {self.first_miss.size} seeds covered, worst ratio {worst:.3g})"
 
@@ -101,7 +99,6 @@ class Result:
     coverage: Coverage | None = None
 
     def __repr__(self) -> str:
-        """One line: what was played, and where it ended."""
         return _one_line(_shown(self, self.name))
 
     def _repr_html_(self) -> str:
@@ -117,7 +114,6 @@ class ResultList(list[Result]):
     """
 
     def __repr__(self) -> str:
-        """A line for each result."""
         if not all(isinstance(result, Result) for result in self):
             return super().__repr__()
         return (

@@ -103,7 +103,6 @@ class Share:
     method: str
 
     def __repr__(self) -> str:
-        """One line."""
         ill = f", {self.unhealthy} unhealthy" if self.unhealthy else ""
         return (
             f"Share({self.rate:.3g}, {100 * self.level:g}% interval {self.low:.3g} to {self.high:.3g}; smaller in "

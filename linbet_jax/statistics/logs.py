@@ -73,7 +73,6 @@ class LogFit:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """One line."""
         index = self.tails["hill"].usual
         return (
             f"LogFit({self.residuals.size} rows, {self.bandit.num_arms} arms in {self.bandit.dim} dimensions; tail "

@@ -65,7 +65,6 @@ class TuningCurve:
     run_seconds: float = 0.0
 
     def __repr__(self) -> str:
-        """One line: what was tuned, and what was chosen of what."""
         edge = ", an end of the grid" if self.at_edge else ""
         return f"TuningCurve({self.policy} on {self.bandit}: {self.chosen:g} of {len(self.grid)} scales{edge})"
 
@@ -96,27 +95,20 @@ class Tuning:
     curves: tuple[TuningCurve, ...]
 
     def __repr__(self) -> str:
-        """One line: the scale chosen for every policy and bandit."""
         chosen = ", ".join(f"{curve.policy} on {curve.bandit} {curve.chosen:g}" for curve in self.curves)
         return f"Tuning({chosen})"
 
     def __getitem__(self, names: tuple[str, str]) -> TuningCurve:
-        """The curve of a policy on a bandit.
-
-        Raises:
-            KeyError: naming those there are.
-        """
+        """The curve of a policy on a bandit; KeyError, naming those there are, for another pair."""
         for curve in self.curves:
             if (curve.policy, curve.bandit) == tuple(names):
                 return curve
         raise KeyError(f"{names!r}: tuned are {', '.join(f'{c.policy} on {c.bandit}' for c in self.curves)}")
 
     def __iter__(self) -> Iterator[TuningCurve]:
-        """The curves."""
         return iter(self.curves)
 
     def __len__(self) -> int:
-        """The number of curves."""
         return len(self.curves)
 
 

@@ -195,7 +195,6 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Unlocks the folder."""
         self._lock.close()
 
     def check(self) -> None:

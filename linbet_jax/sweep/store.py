@@ -58,7 +58,6 @@ class Rows(NamedTuple):
     health: NDArray[np.int64]
 
     def __repr__(self) -> str:
-        """How much there is."""
         seeds = f"seeds {self.start} to {self.stop - 1}" if self.health.size else "no seed"
         ill = f", {self.unhealthy} unhealthy" if self.unhealthy else ""
         return f"Rows({seeds}, {self.rounds.size} records{ill})"

@@ -96,7 +96,6 @@ class LoadedCell:
     path: Path
 
     def __repr__(self) -> str:
-        """Which cell it is, and how much of it is there."""
         error = f": {self.error}" if self.error else ""
         where = f"{self.label} on {self.set}, {self.horizon} pulls"
         return f"LoadedCell({where}, {self.stored} of {self.seeds} seeds, {self.state}{error})"
@@ -166,7 +165,6 @@ class CellPair:
     wins: regret.Share
 
     def __repr__(self) -> str:
-        """One line: which cells, and how they differ."""
         first, second = (f"{cell.label} [{cell.id[:6]}]" for cell in (self.first, self.second))
         where = f"{self.first.set}, {self.first.horizon} pulls"
         return f"CellPair({first} minus {second} on {where}: {self.difference!r}, {self.wins!r})"
@@ -191,7 +189,6 @@ class Results:
         self.cells = tuple(cells)
 
     def __repr__(self) -> str:
-        """The folder, and how far it is."""
         return f"<Results {self.path}: {self.progress}>"
 
     def _repr_html_(self) -> str:

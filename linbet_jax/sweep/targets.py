@@ -19,7 +19,6 @@ class Local:
     workers: int | None = None  # from 1 to the cores that this process may use; None: one per core, or one per GPU
 
     def __post_init__(self) -> None:
-        """Checks the number."""
         cores = len(runtime.usable_cores())
         if self.workers is not None and not 1 <= self.workers <= cores:
             raise InputError(
@@ -34,7 +33,6 @@ class Address:
     url: str  # tcp://HOST:PORT, or tls://HOST:PORT with the certificates of Dask's own configuration
 
     def __post_init__(self) -> None:
-        """Checks the form of the address."""
         match = re.fullmatch(r"(tcp|tls)://(\[[^\]\s]+\]|[^:/\s]+):(\d{1,5})", self.url)
         if match is None or not 1 <= int(match[3]) <= 65535:
             raise InputError(f"--cluster {self.url}: must be tcp://HOST:PORT or tls://HOST:PORT, PORT from 1 to 65535")
@@ -61,7 +59,6 @@ class Slurm:
     account: str | None = None
 
     def __post_init__(self) -> None:
-        """Checks every field."""
         for name in ("queue", "account"):
             value = getattr(self, name)
             if value is not None and re.fullmatch(r"[\w.,:@+-]+", value) is None:
