@@ -32,7 +32,7 @@ _EQUAL = ("python", "dask", "distributed", "msgpack", "cloudpickle", "jax", "jax
 
 
 class Cluster:
-    """An executor (`executors.Executor`) on a Dask cluster. Use as a context manager.
+    """An executor (`executors.Executor`, with its attributes) on a Dask cluster. Use as a context manager.
 
     What is sent is unencrypted pickle: trusted networks only, or tls:// addresses.
 
@@ -40,9 +40,6 @@ class Cluster:
         target: `local`, `local:N`, `tcp://HOST:PORT`, `tls://HOST:PORT`, or a `targets.Slurm`.
         device: "cpu", "gpu", or "auto" for GPUs where there are.
         say: told, in lines for people, what is waited for and which workers are lost.
-
-    Attributes:
-        name, platform, kind, devices, lanes, workers: see `executors.Executor`.
 
     Raises:
         InputError: on entering, when Dask is not installed, nothing answers, workers do not start, none has the device,

@@ -270,7 +270,7 @@ def _single(document: Document, index: int, cell: CellTable) -> CellChoice:
     played = _played(cell.set, set_table, where)
     horizon = cell.horizon or set_table.horizon or document.horizon
     _check_horizon(horizon, played)
-    policy_table = document.policies.get(cell.policy) or PolicyTable()  # type: ignore[call-arg]
+    policy_table = document.policies.get(cell.policy) or PolicyTable()
     options = policy_table.more | {name: value for name, value in cell.more.items() if name not in _SET_KEYS}
     player = Choice(cell.policy, policy_table.policy or cell.policy, options, where)
     for path, values in _axes(played, player, horizon, f"{where}.horizon").items():

@@ -37,6 +37,11 @@ _POSITIVE = "a number above 0" + _LISTS
 _NOT_NEGATIVE = "a number, at least 0" + _LISTS
 
 
+def _optional(description: str) -> Any:
+    """A field that may be left out, and what it allows."""
+    return Field(None, description=description)
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -44,38 +49,32 @@ class _Strict(BaseModel):
 class SetTable(_Strict):
     """One `[sets.NAME]`: a data set, or a set of one's own."""
 
-    set: str | None = Field(
-        None, description="S1, S2, S3, S4, uniform, lower-bound, lock, long, trap or 'module:function'"
+    set: str | None = _optional("S1, S2, S3, S4, uniform, lower-bound, lock, long, trap or 'module:function'")
+    horizon: _Many[_Whole] | None = _optional(_WHOLE)
+    instance_seed: _Many[_Seed] | None = _optional("a whole number, 0 to 4294967294: which instance" + _LISTS)
+    resample: _Many[bool] | None = _optional("true (a fresh instance in every replication) or false")
+    noise: _Many[dict[str, Any]] | None = _optional('a law, {law = "Pareto", shape = 2} for example' + _LISTS)
+    drift: _Many[dict[str, Any]] | None = _optional(
+        'how theta_star moves, {path = "rotating", angle = 1e-4} for example' + _LISTS
     )
-    horizon: _Many[_Whole] | None = Field(None, description=_WHOLE)
-    instance_seed: _Many[_Seed] | None = Field(
-        None, description="a whole number, 0 to 4294967294: which instance" + _LISTS
+    epsilon: _Many[_Epsilon] | None = _optional("a number with 0 < epsilon <= 1" + _LISTS)
+    K: _Many[_Whole] | None = _optional(_WHOLE)
+    d: _Many[_Whole] | None = _optional(_WHOLE)
+    best_mean: _Many[_Positive] | None = _optional(_POSITIVE)
+    gap: _Many[_Positive] | None = _optional("a number with 0 < gap < 1" + _LISTS)
+    angle: _Many[_Positive] | None = _optional("a number with 0 < angle < 180, degrees" + _LISTS)
+    length: _Many[_Positive] | None = _optional(_POSITIVE)
+    probability: _Many[_Positive] | None = _optional("a number with 0 < probability < 1" + _LISTS)
+    arms: str | None = _optional("the name of a .csv, .npy or .parquet file with one arm a row")
+    theta_star: str | Annotated[list[float], Field(min_length=1)] | None = _optional(
+        "the name of a .csv, .npy or .parquet file, or a list of numbers"
     )
-    resample: _Many[bool] | None = Field(None, description="true (a fresh instance in every replication) or false")
-    noise: _Many[dict[str, Any]] | None = Field(
-        None, description='a law, {law = "Pareto", shape = 2} for example' + _LISTS
-    )
-    drift: _Many[dict[str, Any]] | None = Field(
-        None, description='how theta_star moves, {path = "rotating", angle = 1e-4} for example' + _LISTS
-    )
-    epsilon: _Many[_Epsilon] | None = Field(None, description="a number with 0 < epsilon <= 1" + _LISTS)
-    K: _Many[_Whole] | None = Field(None, description=_WHOLE)
-    d: _Many[_Whole] | None = Field(None, description=_WHOLE)
-    best_mean: _Many[_Positive] | None = Field(None, description=_POSITIVE)
-    gap: _Many[_Positive] | None = Field(None, description="a number with 0 < gap < 1" + _LISTS)
-    angle: _Many[_Positive] | None = Field(None, description="a number with 0 < angle < 180, degrees" + _LISTS)
-    length: _Many[_Positive] | None = Field(None, description=_POSITIVE)
-    probability: _Many[_Positive] | None = Field(None, description="a number with 0 < probability < 1" + _LISTS)
-    arms: str | None = Field(None, description="the name of a .csv, .npy or .parquet file with one arm a row")
-    theta_star: str | Annotated[list[float], Field(min_length=1)] | None = Field(
-        None, description="the name of a .csv, .npy or .parquet file, or a list of numbers"
-    )
-    raw_moment_bound: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
-    central_moment_bound: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
-    theta_norm: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
-    arm_norm: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
-    mean_bound: _Many[_NotNegative] | None = Field(None, description=_NOT_NEGATIVE)
-    options: dict[str, Any] | None = Field(None, description="a table of arguments for one's own function")
+    raw_moment_bound: _Many[_NotNegative] | None = _optional(_NOT_NEGATIVE)
+    central_moment_bound: _Many[_NotNegative] | None = _optional(_NOT_NEGATIVE)
+    theta_norm: _Many[_NotNegative] | None = _optional(_NOT_NEGATIVE)
+    arm_norm: _Many[_NotNegative] | None = _optional(_NOT_NEGATIVE)
+    mean_bound: _Many[_NotNegative] | None = _optional(_NOT_NEGATIVE)
+    options: dict[str, Any] | None = _optional("a table of arguments for one's own function")
 
 
 class _Open(_Strict):
@@ -90,9 +89,9 @@ class _Open(_Strict):
 class PolicyTable(_Open):
     """One `[policies.NAME]`; every further key is an option of the policy and is checked when the policy is made."""
 
-    policy: str | None = Field(None, description="the name of a policy (see `linbet list`) or 'module:function'")
-    sets: Annotated[list[str], Field(min_length=1)] | None = Field(
-        None, description="a list of names of [sets]: where this policy plays (default: everywhere)"
+    policy: str | None = _optional("the name of a policy (see `linbet list`) or 'module:function'")
+    sets: Annotated[list[str], Field(min_length=1)] | None = _optional(
+        "a list of names of [sets]: where this policy plays (default: everywhere)"
     )
 
 
@@ -101,7 +100,7 @@ class CellTable(_Open):
 
     set: str = Field(description="the name of one of [sets], or what [sets.NAME] takes as `set`")
     policy: str = Field(description="the name of one of [policies], or what [policies.NAME] takes as `policy`")
-    horizon: _Whole | None = Field(None, description="a whole number, 1 to 2000000000")
+    horizon: _Whole | None = _optional("a whole number, 1 to 2000000000")
 
 
 class Document(_Strict):
@@ -110,18 +109,14 @@ class Document(_Strict):
     name: str = Field("", description="free text; it is part of no identity")
     seeds: Annotated[_Int, Field(ge=1, le=2**32)] = Field(64, description="a whole number of replications, at least 1")
     key: Annotated[_Int, Field(ge=0, lt=2**32)] = Field(0, description="a whole number, 0 to 4294967295")
-    records: Annotated[_Int, Field(ge=1, le=10**6)] | None = Field(
-        None, description="a whole number of records, 1 to 1000000"
-    )
-    record_at: Annotated[list[_Whole], Field(min_length=1)] | None = Field(
-        None, description="a list of increasing pulls, at least 1"
-    )
+    records: Annotated[_Int, Field(ge=1, le=10**6)] | None = _optional("a whole number of records, 1 to 1000000")
+    record_at: Annotated[list[_Whole], Field(min_length=1)] | None = _optional("a list of increasing pulls, at least 1")
     dtype: Literal["float64", "float32"] = Field("float64", description="'float64' or 'float32'")
     device: Literal["auto", "cpu", "gpu"] = Field("auto", description="'auto', 'cpu' or 'gpu'")
-    block_size: Annotated[_Int, Field(ge=1, le=65536)] | None = Field(
-        None, description="a whole number of seeds, 1 to 65536 (64 at most on CPU)"
+    block_size: Annotated[_Int, Field(ge=1, le=65536)] | None = _optional(
+        "a whole number of seeds, 1 to 65536 (64 at most on CPU)"
     )
-    horizon: _Many[_Whole] | None = Field(None, description=_WHOLE)
+    horizon: _Many[_Whole] | None = _optional(_WHOLE)
     sets: dict[str, SetTable] = Field(default_factory=dict, description="a table of sets")
     policies: dict[str, PolicyTable] = Field(default_factory=dict, description="a table of policies")
     zip: list[Annotated[list[str], Field(min_length=2)]] = Field(
