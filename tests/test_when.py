@@ -217,8 +217,8 @@ def test_numbers_become_contests_shares_and_a_map():
         made_up("crt", (50.0, 30.0, 30.0)),
     ]
     literal, tuned = when.contest(found, 0), when.contest(found, 1)
-    assert (literal.robust.policy, when.verdict(literal.mean)) == ("crt", "robust")
-    assert (tuned.robust.policy, when.verdict(tuned.far)) == ("tofu", "robust")
+    assert (literal.robust.task.policy, when.verdict(literal.mean)) == ("crt", "robust")
+    assert (tuned.robust.task.policy, when.verdict(tuned.far)) == ("tofu", "robust")
     assert literal.mean.mean == pytest.approx(-10.0)
     far = np.quantile(np.linspace(0.9, 1.1, 40), 0.99)
     assert float(tuned.far.value) == pytest.approx(-10.0 * far)
@@ -243,7 +243,7 @@ def test_numbers_become_contests_shares_and_a_map():
     assert "- A note." in markdown
     assert list(outputs.figures) == ["when"]
     ill = dataclasses.replace(found[1], tuning_health=np.ones((len(GRID), 32), np.int64))
-    assert when.contest([found[0], ill, found[2]], 1).robust.policy == "crt"
+    assert when.contest([found[0], ill, found[2]], 1).robust.task.policy == "crt"
 
 
 def scales_of(finding):

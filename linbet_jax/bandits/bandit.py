@@ -253,7 +253,7 @@ class LinearBandit:
         order = 1.0 + _checks.epsilon(epsilon, law)
         raw, central, std = _checks.moment_bounds(law, order, ends, raw_moment_bound, central_moment_bound)
         bandit = cls.changing_sets(
-            _Contexts(sets),
+            _Contexts((sets + 0.0).tobytes(), sets.shape),  # no negative zeros, which are equal and hash otherwise
             theta,
             noise,
             arm_norm=_checks.bound("arm_norm", arm_norm, np.max(np.linalg.norm(sets, axis=2))),
@@ -508,18 +508,12 @@ class LinearBandit:
         self._fill(**state)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Contexts:
-    """Logged sets [n, K, d] as a sampler; two of equal numbers are equal, so that one program serves both."""
+    """Logged sets as a sampler; two of equal numbers are equal, so that one program serves both."""
 
-    def __init__(self, sets: npt.NDArray[np.float64]) -> None:
-        self.sets = sets + 0.0  # no negative zeros, which are equal and hash otherwise
-        self.hash = hash((_Contexts, self.sets.tobytes()))
+    content: bytes = dataclasses.field(repr=False)  # of the sets [n, K, d], float64
+    shape: tuple[int, ...]
 
     def __call__(self, key: jax.Array, pull: jax.Array) -> jax.Array:
-        return jnp.asarray(self.sets)[(pull - 1) % self.sets.shape[0]]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Contexts) and np.array_equal(self.sets, other.sets)
-
-    def __hash__(self) -> int:
-        return self.hash
+        return jnp.asarray(np.frombuffer(self.content).reshape(self.shape))[(pull - 1) % self.shape[0]]

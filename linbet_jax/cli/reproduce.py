@@ -16,10 +16,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs the experiment named in the options and prints its text and files.
 
     The module of `linbet_jax.experiments` with its name has a function `plan`, which takes the options of the same
-    names as its arguments.
-
-    Returns:
-        1 when a replication is unhealthy or the experiment found a problem, else 0.
+    names as its arguments. The status is 1 when a replication is unhealthy or the experiment found a problem.
     """
     took = runtime.prepare(options.device)
     from linbet_jax.experiments import driver

@@ -202,7 +202,7 @@ def run(
             outputs=[path.name for path in files],
             seconds_of_last_run=round(time.perf_counter() - begun, 3),
         )
-        return outputs, (*files, folder.file("manifest.json"))
+        return outputs, (*files, folder.path / "manifest.json")
 
 
 def _identities(experiment: Experiment, numerics: Mapping[str, Any]) -> dict[str, str]:
@@ -283,9 +283,9 @@ def _write(outputs: Outputs, folder: RunFolder) -> tuple[Path, ...]:
     files = []
     for stem, figure in outputs.figures.items():
         for suffix in (".png", ".pdf"):
-            files.append(folder.file(f"{stem}{suffix}"))
+            files.append(folder.path / f"{stem}{suffix}")
             save_figure(figure, files[-1])
     for name, text in outputs.documents.items():
-        files.append(folder.file(name))
+        files.append(folder.path / name)
         write_text(files[-1], text)
     return tuple(files)

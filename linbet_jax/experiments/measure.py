@@ -11,14 +11,13 @@ import functools
 import time
 from collections.abc import Mapping, Sequence
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from linbet_jax.experiments import shared
 from linbet_jax.experiments.driver import CellResult, Progress, StudyCell, long_form
 from linbet_jax.experiments.shared import Task
-from linbet_jax.policies.policy import state_bytes as policy_bytes
+from linbet_jax.simulation.casting import seed_bytes
 from linbet_jax.simulation.results import Result
 
 WARM = 1024  # pulls of the run that compiles a program; one program serves every horizon from a stretch of pulls on
@@ -76,8 +75,4 @@ def state_bytes(task: Task) -> int:
     does not grow with T.
     """
     policy, [params, *_] = task.made()
-    kind = np.dtype(task.dtype)
-    assert task.bandit.arms is not None
-    arms = jax.ShapeDtypeStruct(task.bandit.arms.shape, kind)
-    shapes = jax.tree.map(lambda _: jax.ShapeDtypeStruct((), kind), params)
-    return policy_bytes(policy, arms, shapes)
+    return seed_bytes(policy, params, task.bandit, 0, task.dtype)

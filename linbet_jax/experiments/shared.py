@@ -19,7 +19,7 @@ from linbet_jax.figures.plotting import Series, policy_label
 from linbet_jax.noise import PayoffLaw
 from linbet_jax.policies import make_policy
 from linbet_jax.policies.policy import Policy
-from linbet_jax.policies.registry import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.policies.registry import pull_microseconds
 from linbet_jax.simulation.results import Result
 from linbet_jax.simulation.simulator import simulate_grid
 from linbet_jax.statistics.intervals import Estimate
@@ -114,10 +114,9 @@ class Task:
     @property
     def core_seconds(self) -> float:
         """Estimate of the CPU time, without tracing and compiling, which takes `COMPILE_SECONDS` a program."""
-        dim = self.bandit.dim
         passes = self.horizon if self.options.get("method") == "full" else self.options.get("epochs", 0)
-        pull = pull_microseconds(self.policy, num_arms=self.bandit.num_arms, dim=dim)
-        return 1e-6 * self.pulls * (pull + PASS_MICROSECONDS * dim**2 * passes)
+        sizes = {"num_arms": self.bandit.num_arms, "dim": self.bandit.dim}
+        return 1e-6 * self.pulls * pull_microseconds(self.policy, **sizes, passes=passes)
 
     def made(self) -> tuple[Policy, list[Any]]:
         """The policy, and its parameters for each scale.

@@ -70,6 +70,6 @@ def write(table: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, ...]:
     """
     config = {"experiment": "table1", "rows": list(table)}
     with RunFolder(out, config) as folder:
-        write_text(folder.file("table1.txt"), text(table) + "\n")
+        write_text(folder.path / "table1.txt", text(table) + "\n")
         folder.update_manifest(status="finished", environment=provenance.environment("host"))
-        return folder.file("table1.txt"), folder.file("manifest.json")
+        return folder.path / "table1.txt", folder.path / "manifest.json"

@@ -211,14 +211,9 @@ class Finding:
         return self.samples[0].task
 
     @property
-    def policy(self) -> str:
-        """Its registry name."""
-        return self.task.policy
-
-    @property
     def robust(self) -> bool:
         """Whether it is one of those that OFUL is compared with."""
-        return self.policy not in ("oful", REFERENCE)
+        return self.task.policy not in ("oful", REFERENCE)
 
     def promised(self, radii: int, criterion: Any) -> float:
         """The criterion on the tuning replications with the scale of these radii; infinite where one is unhealthy."""
@@ -256,7 +251,7 @@ class Contest(NamedTuple):
 
 def contest(of_world: Sequence[Finding], radii: int) -> Contest:
     """Who wins."""
-    oful = next(finding for finding in of_world if finding.policy == "oful")
+    oful = next(finding for finding in of_world if finding.task.policy == "oful")
     robust = [finding for finding in of_world if finding.robust]
     by_mean = min(robust, key=lambda finding: finding.promised(radii, "mean"))
     careful = min(robust, key=lambda finding: finding.promised(radii, 0.9))
@@ -319,7 +314,7 @@ def outputs(
     """Tables, the map and the documents of this study or of another one with the same cells."""
     task = found[0].task
     places = grouped(found, lambda finding: finding.task.place)
-    robust = [policy_label(n) for n in dict.fromkeys(finding.policy for finding in found if finding.robust)]
+    robust = [policy_label(n) for n in dict.fromkeys(finding.task.policy for finding in found if finding.robust)]
     tuning = found[0].tuning.shape[1]
     legend = LEGEND.format(tuning=tuning, names=", ".join(robust), about=about)
     unhealthy = sum(sample.unhealthy for finding in found for sample in finding.samples)
@@ -405,7 +400,7 @@ def _tuned_by(contests: Mapping[str, Sequence[Contest]]) -> tuple[str, list[str]
 def _optimism(found: Sequence[Finding]) -> tuple[str, list[str], list[list[str]]]:
     """How much too good the best of seven scales looks on few seeds, as a share of uniform play's regret."""
     rows = []
-    for policy, of_policy in grouped([f for f in found if len(f.tuning) > 1], lambda f: f.policy).items():
+    for policy, of_policy in grouped([f for f in found if len(f.tuning) > 1], lambda f: f.task.policy).items():
         row = [policy_label(policy)]
         for few in FEW:
             sound = [f for f in of_policy if not np.any(f.tuning_health) and f.tuning.shape[1] >= 2 * few]
@@ -417,16 +412,16 @@ def _optimism(found: Sequence[Finding]) -> tuple[str, list[str], list[list[str]]
 
 
 def _map(places: Mapping[str, Sequence[Finding]], title: str, tuning: int) -> Any:
-    names = list(dict.fromkeys(finding.policy for of_world in places.values() for finding in of_world))
+    names = list(dict.fromkeys(finding.task.policy for of_world in places.values() for finding in of_world))
     shape = (len(places), 2 * len(names))
     above, below, ratio = (np.full(shape, np.nan) for _ in range(3))
     for row, of_world in enumerate(places.values()):
         uniform = uniform_mean(of_world[0].task)
-        oful = next(finding for finding in of_world if finding.policy == "oful")
+        oful = next(finding for finding in of_world if finding.task.policy == "oful")
         for finding in of_world:
             for radii in (0, 1):
                 end, base = finding.samples[radii].summary, float(oful.samples[radii].summary.mean)
-                column = radii * len(names) + names.index(finding.policy)
+                column = radii * len(names) + names.index(finding.task.policy)
                 above[row, column] = 100 * float(end.mean) / uniform
                 below[row, column] = 100 * float(end.quantile(FAR)) / uniform
                 least = 1e-3 * uniform  # what is less is as good as nothing

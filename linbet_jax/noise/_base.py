@@ -73,11 +73,9 @@ class PayoffLaw(Protocol):
 
 
 def admissible_epsilon(law: PayoffLaw) -> str:
-    """Describes the paper's epsilon that this law admits: moments of order 1 + epsilon must be finite.
+    """The paper's epsilon that this law admits, in words: moments of order 1 + epsilon must be finite.
 
-    Returns:
-        ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained; or ``no epsilon`` where
-        the law has no mean.
+    ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained; ``no epsilon`` for no mean.
     """
     if without_mean(law):
         return "no epsilon"

@@ -277,10 +277,13 @@ def policy_label(policy: str, radius_scale: float = 1.0) -> str:
     return name if radius_scale == 1.0 else f"{name} ×{radius_scale:g}"
 
 
-def pull_microseconds(policy: str, *, num_arms: int, dim: int) -> float:
-    """Estimated cost of one pull of one replication, in microseconds of one core; of an unknown policy, OFUL's."""
+def pull_microseconds(policy: str, *, num_arms: int, dim: int, passes: int = 0) -> float:
+    """Estimated cost of one pull of one replication, in microseconds of one core; of an unknown policy, OFUL's.
+
+    TOFU may add so many passes over its history, each once for every pull in it.
+    """
     cost = entry(policy if policy in names() else "oful").cost
-    return cost.base + cost.per_value * num_arms * dim + cost.per_square * dim * dim
+    return cost.base + cost.per_value * num_arms * dim + (cost.per_square + PASS_MICROSECONDS * passes) * dim * dim
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -76,11 +76,6 @@ class Setting:
     comparison: PairedComparison | None  # None with fewer than two shown variants
 
     @property
-    def absent(self) -> list[LoadedCell]:
-        """Cells that are not done, "partial" ones among them."""
-        return [cell for cell in self.cells if not cell.whole]
-
-    @property
     def name(self) -> str:
         """Title and detail."""
         return f"{self.title}, {self.detail}"

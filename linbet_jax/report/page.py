@@ -194,7 +194,8 @@ def _absent(report: gather.SweepReport) -> list[Row]:
     return [
         Row([_named(setting, cell), cell.state, f"{cell.stored} of {cell.seeds}", cell.error or "–", cell.id])
         for setting in report.settings
-        for cell in setting.absent
+        for cell in setting.cells
+        if not cell.whole
     ]
 
 

@@ -82,17 +82,11 @@ def check_dtype(dtype: npt.DTypeLike | None) -> str:
     return name
 
 
-def _default_devices() -> list[Any]:
-    chosen = getattr(jax.config, "jax_default_device", None)
-    if chosen is not None and not isinstance(chosen, str):
-        return [chosen]
-    return jax.local_devices(backend=chosen)
-
-
 def check_devices(devices: Any) -> tuple[Any, ...]:
     """The devices to use, each once; the local ones by default."""
     if devices is None:
-        return tuple(_default_devices())
+        default = getattr(jax.config, "jax_default_device", None)
+        return (default,) if isinstance(default, jax.Device) else tuple(jax.local_devices(backend=default))
     chosen = tuple(devices) if isinstance(devices, (list, tuple)) else ()
     if not chosen or len(set(chosen)) != len(chosen) or not all(isinstance(device, jax.Device) for device in chosen):
         raise ValueError(

@@ -204,10 +204,6 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"cannot use the folder {self.path}: {error.strerror or error}") from error
 
-    def file(self, name: str) -> Path:
-        """Path of an output of this run."""
-        return self.path / name
-
     def update_manifest(self, **sections: Any) -> None:
         """Replaces whole sections of the manifest on disk; `config` stays what it is."""
         self.manifest = {**self.manifest, **sections, "config": self.config}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linbet_jax.policies.registry import PASS_MICROSECONDS, pull_microseconds
+from linbet_jax.policies.registry import pull_microseconds
 from linbet_jax.statistics.tables import duration
 from linbet_jax.sweep.cells import PlannedCell
 from linbet_jax.sweep.executors import Executor
@@ -23,10 +23,8 @@ def seed_seconds(entry: Mapping[str, Any]) -> float:
     dim, horizon = entry["bandit"]["d"], entry["horizon"]
     arms = entry["bandit"]["K"] or 80 * dim  # a ball's arm costs about as much as the best of so many
     source = entry["source"]["policy"]
-    microseconds = pull_microseconds(source, num_arms=arms, dim=dim)
-    if source == "tofu" and entry["options"].get("method") == "full":
-        microseconds += PASS_MICROSECONDS * horizon * dim * dim
-    return microseconds * horizon * 1e-6
+    passes = horizon if source == "tofu" and entry["options"].get("method") == "full" else 0
+    return pull_microseconds(source, num_arms=arms, dim=dim, passes=passes) * horizon * 1e-6
 
 
 def dry_run(sweep: Sweep, missing: Sequence[tuple[PlannedCell, int]], executor: Executor) -> str:
