@@ -129,20 +129,12 @@ def dataset(name: str, *, instance_seed: int | None = None, resample: bool = Fal
     if key not in DATASETS:
         raise ValueError(f"name must be one of {', '.join([*DATASETS, *SEPARATING])}, got {name!r}")
     spec = DATASETS[key]
-    if resample:
-        if instance_seed is not None:
-            raise ValueError(f"instance_seed must be None with resample=True, got {instance_seed!r}")
-        return LinearBandit.resampled(
-            _recipe(spec.num_arms, spec.dim, spec.best_mean),
-            spec.noise,
-            epsilon=spec.epsilon,
-            best_mean=spec.best_mean,
-            arm_norm=math.sqrt(spec.dim),
-            name=spec.name,
-        )
+    if resample and instance_seed is not None:
+        raise ValueError(f"instance_seed must be None with resample=True, got {instance_seed!r}")
     fold = 0 if instance_seed is None else 1 + _checks.integer("instance_seed", instance_seed, 0, _MAX_SEED)
+    folds = None if resample else (spec.seed, fold)
     label = spec.name if instance_seed is None else f"{spec.name}-{instance_seed}"
-    return _instance(spec.num_arms, spec.dim, spec.noise, spec.best_mean, (spec.seed, fold), spec.epsilon, label)
+    return _instance(spec.num_arms, spec.dim, spec.noise, spec.best_mean, folds, spec.epsilon, label)
 
 
 def make_instance(
@@ -172,19 +164,11 @@ def make_instance(
     num_arms = _checks.integer("num_arms", num_arms, 1, 2**24)
     dim = _checks.integer("dim", dim, 1, 2**16)
     best_mean = _checks.positive("best_mean", best_mean)
-    folds = (2018, _checks.integer("seed", seed, 0, _MAX_SEED))
-    if resample:
-        if seed != 0:
-            raise ValueError(f"seed must be 0 with resample=True, got {seed!r}")
-        return LinearBandit.resampled(
-            _recipe(num_arms, dim, best_mean),
-            noise,
-            epsilon=epsilon,
-            best_mean=best_mean,
-            arm_norm=math.sqrt(dim),
-            name=f"K{num_arms}-d{dim}",
-        )
-    return _instance(num_arms, dim, noise, best_mean, folds, epsilon, f"K{num_arms}-d{dim}-{seed}")
+    fold = _checks.integer("seed", seed, 0, _MAX_SEED)
+    if resample and fold != 0:
+        raise ValueError(f"seed must be 0 with resample=True, got {seed!r}")
+    folds, label = (None, f"K{num_arms}-d{dim}") if resample else ((2018, fold), f"K{num_arms}-d{dim}-{seed}")
+    return _instance(num_arms, dim, noise, best_mean, folds, epsilon, label)
 
 
 def lower_bound(
@@ -305,10 +289,14 @@ def _instance(
     dim: int,
     noise: PayoffLaw,
     best_mean: float,
-    folds: tuple[int, int],
+    folds: tuple[int, int] | None,
     epsilon: float | None,
     name: str,
 ) -> LinearBandit:
+    """The instance of the key `folds`; without one a fresh instance in every replication."""
+    if folds is None:
+        known: dict[str, float] = {"best_mean": best_mean, "arm_norm": math.sqrt(dim)}
+        return LinearBandit.resampled(_recipe(num_arms, dim, best_mean), noise, epsilon=epsilon, name=name, **known)
     arms = _uniforms(_host_words((*folds, 0), (num_arms, dim)), np, np.float64)
     theta = _uniforms(_host_words((*folds, 1), (dim,)), np, np.float64)
     theta = theta * (best_mean / np.max(arms @ theta))
