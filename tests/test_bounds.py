@@ -4,7 +4,8 @@ import math
 import subprocess
 import sys
 
-from linbet_jax.cli import main
+from linbet_jax.cli import bounds, main
+from linbet_jax.policies import registry
 
 S1 = [
     "bounds",
@@ -42,6 +43,7 @@ def printed(capsys, *arguments):
 
 def test_the_numbers_are_those_of_the_formulas(capsys):
     found = printed(capsys, *S1)
+    assert found.pop("Known") == {}
     published, later = ["MENU", "TOFU", "MoM", "CRT", "OFUL"], ["Hvt-UCB", "CRTM", "CRMM", "Heavy-OFUL", "G-optimal"]
     assert list(found) == [*published, *later, "Robust", "Explore,", "Every"]
     numbers = {title: {what: row[0] for what, row in rows.items()} for title, rows in found.items()}
@@ -67,6 +69,16 @@ def test_the_numbers_are_those_of_the_formulas(capsys):
     assert lower["mean regret at least"] == f"{10 / 192 * math.sqrt(2e4):.6g}"
     rates = [rows["rate: T to the power"] for rows in (menu, tofu, mom, crt, oful, lower)]
     assert rates == ["0.5", "0.5", "0.75", "0.75", "0.5", "0.5"]
+
+
+def test_every_registered_bound_is_worked_out_or_said_to_be_a_rate(capsys):
+    bounded = {name for name in registry.names() if registry.entry(name).regret}
+    assert bounded == {*bounds.WITHOUT_CONSTANTS, *bounds._SECTIONS} - {"lower-bound"}
+    assert main(S1) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == f"Known without constants, by their rates alone (linbet list): {', '.join(bounds.WITHOUT_CONSTANTS)}"
+    assert main([*S1, "--policy", "tofu"]) == 0
+    assert "Known without" not in capsys.readouterr().out
 
 
 def test_the_numbers_of_the_policies_after_2018(capsys):

@@ -465,12 +465,13 @@ def test_colours_of_own_policies_show_on_both_pages():
 # From results to a figure in one call
 
 
-def played(name, delta=0.1, scale=1.0, horizon=200):
+def played(name, delta=0.1, scale=1.0, horizon=200, bandit="S1"):
     """What a simulation of three seeds might give, without one."""
     rounds = np.arange(50, horizon + 1, 50)
     regret = np.outer([1.0, 2.0, 9.0], rounds) * scale
     params = OfulParams(ridge=1.0, delta=delta, theta_norm=1.0, noise_scale=1.0, radius_scale=scale, horizon=200.0)
-    return SimpleNamespace(name=name, params=params, rounds=rounds, regret=regret, payoff=-regret, health=np.zeros(3))
+    shown = {"rounds": rounds, "regret": regret, "payoff": -regret, "health": np.zeros(3)}
+    return SimpleNamespace(name=name, bandit=bandit, params=params, **shown)
 
 
 def test_curves_of_results_are_labelled_by_policy_scale_and_what_differs():
@@ -499,6 +500,14 @@ def test_a_mapping_names_curves_or_panels():
     two = plotting.curves({"S1": [played("oful")], "S2": played("crt")}, log=True)
     assert [ax.get_title(loc="left") for ax in two.axes] == ["S1", "S2"]
     assert [ax.get_xscale() for ax in two.axes] == ["log", "log"]
+
+
+@pytest.mark.parametrize("draw", [plotting.curves, plotting.final])
+def test_results_of_several_bandits_have_a_panel_each(draw):
+    """Their regrets are no rivals, and what differs with the bandit is no label of a curve."""
+    one = [played("oful", bandit="S1"), played("oful", delta=0.01, bandit="S3"), played("crt", bandit="S1")]
+    axes = draw(one).axes
+    assert [(ax.get_title(loc="left"), labels(ax)) for ax in axes] == [("S1", ["OFUL", "CRT"]), ("S3", ["OFUL"])]
 
 
 def test_the_final_records_with_interval_and_median():
@@ -541,9 +550,11 @@ def test_no_label_is_cut_off(draw):
 
 
 def test_regrets_near_the_end_of_floats_are_drawn(tmp_path):
-    rounds = np.array([1, 10, 100])
+    rounds, healthy = np.array([1, 10, 100]), np.zeros(2, int)
     far, near = (
-        SimpleNamespace(name=name, params=None, rounds=rounds, regret=values, payoff=values, health=np.zeros(2, int))
+        SimpleNamespace(
+            name=name, bandit="S1", params=None, rounds=rounds, regret=values, payoff=values, health=healthy
+        )
         for name, values in (("a", np.array([[1.0, 2.0, 3e300], [1.0, 2.0, 1e300]])), ("b", np.ones((2, 3)) * rounds))
     )
     for results, log in itertools.product(([far], [far, near]), (True, False)):
@@ -554,7 +565,7 @@ def test_regrets_near_the_end_of_floats_are_drawn(tmp_path):
 def test_dollars_in_names_are_dollars(tmp_path):
     values = np.ones((2, 3)) * ROUNDS[:3]
     result = SimpleNamespace(
-        name="a", params=None, rounds=ROUNDS[:3], regret=values, payoff=values, health=np.zeros(2, int)
+        name="a", bandit="S1", params=None, rounds=ROUNDS[:3], regret=values, payoff=values, health=np.zeros(2, int)
     )
     for draw in (plotting.curves, plotting.final):
         figure = draw({"from $1 to $2": result, "b": result}, title="$a and $b")

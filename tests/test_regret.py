@@ -193,13 +193,24 @@ def test_what_no_exponent_can_be_fitted_to(horizons, regrets, message):
 def test_two_results_are_paired_by_their_final_regret():
     from types import SimpleNamespace
 
-    first = SimpleNamespace(regret=np.array([[1.0, 5.0], [1.0, 7.0]]), health=np.zeros(2), seeds=np.arange(2))
-    second = SimpleNamespace(regret=np.array([[0.0, 4.0], [0.0, 4.0]]), health=np.array([0, 3]), seeds=np.arange(2))
+    def played(regret, health, **differing):
+        shared = {"seeds": np.arange(2), "key": np.array([0, 7]), "bandit": "S3", "rounds": np.array([5, 10])}
+        return SimpleNamespace(regret=np.array(regret), health=np.array(health), **shared | differing)
+
+    first = played([[1.0, 5.0], [1.0, 7.0]], [0, 0])
+    second = played([[0.0, 4.0], [0.0, 4.0]], [0, 3])
     difference = regret.paired_difference(first, second)
     assert (difference.n, difference.unhealthy, float(difference.mean)) == (1, 1, 1.0)
-    second.seeds = np.array([1, 0])
-    with pytest.raises(ValueError, match="same seeds"):
-        regret.paired_difference(first, second)
+    for field, value, message in (
+        ("seeds", np.array([1, 0]), "same seeds"),
+        ("key", np.array([0, 8]), r"of one key, got keys of the words \[0 7\] and \[0 8\]"),
+        ("bandit", "S1", r"of one bandit, got S3 and S1; compare values, regret\[:, -1\] for example"),
+        ("rounds", np.array([5, 20]), "of one horizon, got 10 and 20"),
+    ):
+        other = played([[0.0, 4.0], [0.0, 4.0]], [0, 3], **{field: value})
+        with pytest.raises(ValueError, match=message):
+            regret.paired_difference(first, other)
+    assert regret.paired_difference(first.regret[:, -1], other.regret[:, -1]).n == 2
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (6,), (3,)])

@@ -602,7 +602,7 @@ def test_a_grid_is_its_settings():
         alone = lb.simulate(policy, params._replace(radius_scale=float(scale)), bandit, **known)
         np.testing.assert_allclose(together.regret, alone.regret, rtol=1e-12, atol=1e-12)
         assert together.params.radius_scale == scale
-    assert repr(grid).split("\n")[1].startswith(" Result(OFUL ×0.1, seeds 20, pulls 300, ")
+    assert repr(grid).split("\n")[1].startswith(f" Result(OFUL ×0.1, bandit {bandit.name}, seeds 20, pulls 300, ")
     twice = lb.simulate_grid(policy, [params, params], bandit, **known)
     np.testing.assert_array_equal(twice[0].regret, twice[1].regret)
 
@@ -1232,7 +1232,9 @@ def test_what_python_shows_is_one_line():
     result = run("menu", bandit, horizon=400, num_seeds=2, trace=True, coverage=True)
     error = np.std(result.regret[:, -1], ddof=1) / np.sqrt(2)
     mean = result.regret[:, -1].mean()
-    assert repr(result).startswith(f"Result(menu, seeds 2, pulls 400, final regret {mean:.4g} (s.e. {error:.2g}), ")
+    assert repr(result).startswith(
+        f"Result(menu, bandit {bandit.name}, seeds 2, pulls 400, final regret {mean:.4g} (s.e. {error:.2g}), "
+    )
     assert "\n" not in repr(result)
     assert len(repr(result)) < 150
     assert "<tr><th>policy</th><td>menu</td></tr>" in result._repr_html_()
@@ -1245,7 +1247,13 @@ def test_what_python_shows_is_one_line():
 
 
 def test_a_list_of_results_is_a_list_that_shows_itself_line_by_line():
-    known = {"name": "menu", "params": {"radius_scale": 0.1}, "rounds": np.array([400]), "seeds": np.arange(2)}
+    known = {
+        "name": "menu",
+        "bandit": "S3",
+        "params": {"radius_scale": 0.1},
+        "rounds": np.array([400]),
+        "seeds": np.arange(2),
+    }
     known |= {"regret": np.ones((2, 1)), "payoff": np.ones((2, 1)), "health": np.zeros(2, int), "dtype": "float64"}
     one = lb.Result(**{field.name: known.get(field.name) for field in dataclasses.fields(lb.Result)})
     runs = lb.ResultList([one, dataclasses.replace(one, params={"radius_scale": 1.0})])
@@ -1253,14 +1261,18 @@ def test_a_list_of_results_is_a_list_that_shows_itself_line_by_line():
     assert (type(runs[0]), type(runs[-1:]), type([*runs])) == (lb.Result, lb.ResultList, list)
     assert runs == list(runs)
     assert jax.tree.map(lambda result: result.name, runs) == ["menu", "menu"]
-    end = "seeds 2, pulls 400, final regret 1 (s.e. 0), final payoff 1 (s.e. 0), dtype float64)"
+    end = "bandit S3, seeds 2, pulls 400, final regret 1 (s.e. 0), final payoff 1 (s.e. 0), dtype float64)"
     assert repr(runs) == f"[Result(MENU ×0.1, {end},\n Result(MENU, {end}]"
-    assert "MENU, a 1," in repr(lb.ResultList(dataclasses.replace(one, params={"a": value}) for value in (1, 2)))
+    assert "MENU, a 1, bandit S3," in repr(
+        lb.ResultList(dataclasses.replace(one, params={"a": value}) for value in (1, 2))
+    )
     shown = lb.ResultList([runs[0], dataclasses.replace(runs[1], name="<b>", health=np.array([0, 7]))])
     table = shown._repr_html_()
-    assert table.startswith("<table><thead><tr><th>policy</th><th>seeds</th><th>pulls</th><th>final regret</th>")
+    assert table.startswith(
+        "<table><thead><tr><th>policy</th><th>bandit</th><th>seeds</th><th>pulls</th><th>final regret</th>"
+    )
     assert table.count("<tr>") == 3
-    assert "<tr><th>MENU ×0.1</th><td>2</td><td>400</td>" in table
+    assert "<tr><th>MENU ×0.1</th><td>S3</td><td>2</td><td>400</td>" in table
     assert "<td></td></tr><tr><th>&lt;b&gt;</th>" in table
     assert table.endswith("<td>1 seed, left out</td></tr></table>")
     for other in (lb.ResultList(), lb.ResultList(["text"])):

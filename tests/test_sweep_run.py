@@ -1031,7 +1031,11 @@ def test_a_dry_run_counts_and_runs_nothing(file, tmp_path, stand_in, capsys):
     assert main([*arguments, "--set", "policies.oful.delta=[0.1, 0.2]"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "small/oful (radius_scale=1, delta=0.1)     T=60"
-    assert lines[8:11] == ["cells        7 of 7 to compute", "compiles     2", "seed-pulls   420,000 (1000 seeds)"]
+    assert lines[8:11] == [
+        "cells        7 of 7 to compute",
+        "programs     2 to compile",
+        "seed-pulls   420,000 (1000 seeds)",
+    ]
     assert lines[11] == "results      about 560 kB"  # 7 x 1000 x 5 rows of 16 bytes
     assert re.fullmatch(r"time         about (under 1|\d+) s on stand-in \(a rough estimate\)", lines[12])
     assert not (tmp_path / "run").exists()
@@ -1048,7 +1052,11 @@ def test_a_dry_run_looks_into_the_folder_and_changes_nothing(file, tmp_path, sta
         assert main(["sweep", str(file), "--out", str(out), "--dry-run", *more]) == 0
         return capsys.readouterr().out.splitlines()
 
-    assert said()[5:8] == ["cells        1 of 4 to compute", "compiles     1", "seed-pulls   1,200 (20 seeds)"]
+    assert said()[5:8] == [
+        "cells        1 of 4 to compute",
+        "programs     1 to compile",
+        "seed-pulls   1,200 (20 seeds)",
+    ]
     assert said("--set", "seeds=50")[5:8:2] == ["cells        4 of 4 to compute", "seed-pulls   8,400 (50 seeds)"]
     file.write_text(SWEEP.replace("[policies.greedy]", ""), encoding="utf-8")
     assert main(["sweep", str(file), "--out", str(out), "--dry-run"]) == 2

@@ -22,6 +22,8 @@ HEADING = (
     "p = 1 + eps, a = (1 - eps)/(2(1 + eps)), g = d ln(1 + T D^2/(lambda d)), l = ln(2/delta), for Heavy-OFUL "
     "ln(3/delta)"
 )
+# Policies with a bound in `linbet list`, of which only the order is known.
+WITHOUT_CONSTANTS = ("sup_bmm", "sup_btc", "adar_ucb", "lints", "mean_of_medians")
 _Value = TypeVar("_Value")
 Row = tuple[str, str, str]  # what it is, its value, and where that comes from
 
@@ -57,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
         for what, value, source in rows:
             print(f"  {what:<{widths[0]}}  {value:>{widths[1]}}  {'' if source == said else source}".rstrip())
             said = source
+    if not options.policy:
+        print(f"\nKnown without constants, by their rates alone (linbet list): {', '.join(WITHOUT_CONSTANTS)}")
     return 0
 
 

@@ -26,7 +26,7 @@ def data_set_names(asked: Sequence[str] | None) -> tuple[str, ...]:
     known = {name.lower(): name for name in DATASETS}
     unknown = [name for name in asked or () if name.lower() not in known]
     if unknown:
-        raise InputError(f"unknown data set {', '.join(unknown)}: known are {', '.join(DATASETS)}")
+        raise InputError(f"--sets: unknown data set {', '.join(unknown)}: known are {', '.join(DATASETS)}")
     return tuple(dict.fromkeys(known[name.lower()] for name in asked)) if asked else tuple(DATASETS)
 
 

@@ -44,10 +44,11 @@ def curves(
     """Mean curves of one or several simulations, with the 95% interval of each mean: one call, one figure.
 
     Args:
-        results: what `simulate` returned; or a list of those, what `simulate_grid` returned for example; or a sweep,
-            what `linbet_jax.load` returned, with a panel for each of its sets and horizons. Or a mapping: of labels to
-            results, for labels of your own, or of titles to lists of results, for a panel each. Without a label of
-            yours a curve has its policy's, with the parameters in which those of one policy differ.
+        results: what `simulate` returned; or a list of those, what `simulate_grid` returned for example, with a panel
+            for each bandit where they are of several; or a sweep, what `linbet_jax.load` returned, with a panel for
+            each of its sets and horizons. Or a mapping: of labels to results, for labels of your own, or of titles to
+            lists of results, for a panel each. Without a label of yours a curve has its policy's, with the parameters
+            in which those of one policy differ.
         quantity: "regret" or "payoff", cumulative.
         spread: as in :func:`panel_figure`.
         log: logarithmic axes.
@@ -119,7 +120,7 @@ def _shown(results: Any, quantity: str) -> list[tuple[str, list[_Shown]]]:
     if callable(getattr(results, "panels", None)):  # a sweep
         panels = results.panels()
     elif not isinstance(results, Mapping):
-        panels = {"": _by_policy(results)}
+        panels = _by_bandit(_by_policy(results))
     elif all(map(_is_result, results.values())):
         panels = {"": [(str(label), str(label), result) for label, result in results.items()]}
     else:
@@ -145,7 +146,15 @@ def _told_apart(drawn: Sequence[tuple[str, str, Any]]) -> list[_Shown]:
 
 
 def _is_result(value: Any) -> bool:
-    return all(hasattr(value, field) for field in ("name", "params", "rounds", "regret", "payoff", "health"))
+    return all(hasattr(value, field) for field in ("name", "bandit", "params", "rounds", "regret", "payoff", "health"))
+
+
+def _by_bandit(drawn: Sequence[tuple[str, str, Any]]) -> dict[str, list[tuple[str, str, Any]]]:
+    """A panel for each bandit, with its name where there are several."""
+    panels: dict[str, list[tuple[str, str, Any]]] = {}
+    for one in drawn:
+        panels.setdefault(one[2].bandit, []).append(one)
+    return panels if len(panels) > 1 else {"": [*drawn]}
 
 
 def _by_policy(results: Any) -> list[tuple[str, str, Any]]:

@@ -58,11 +58,13 @@ class Result:
 
     Attributes:
         name: of the policy.
+        bandit: name of the bandit that was played.
         rounds: [R] int64, pulls after which a row is recorded; the last one is the horizon.
         regret: [S, R] cumulative pseudo-regret, sum over pulls of the best mean minus the played arm's mean.
         payoff: [S, R] cumulative realised payoff.
         health: [S] int64; 0, or the first pull at which something non-finite (or an arm index out of range) was met.
         seeds: [S] int64.
+        key: uint32 words of the threefry key that all was drawn from: a seed means the same under equal keys alone.
         final_estimate: [S, d], the centre of the last confidence region; None when the policy has none.
         trace: arms and payoffs of every pull, when asked for.
         params: the hyperparameters, as given.
@@ -79,11 +81,13 @@ class Result:
     """
 
     name: str
+    bandit: str
     rounds: npt.NDArray[np.int64]
     regret: npt.NDArray[np.floating[Any]]
     payoff: npt.NDArray[np.floating[Any]]
     health: npt.NDArray[np.int64]
     seeds: npt.NDArray[np.int64]
+    key: npt.NDArray[np.uint32]
     final_estimate: npt.NDArray[np.floating[Any]] | None
     trace: Trace | None
     params: Any
@@ -143,12 +147,15 @@ jax.tree_util.register_pytree_node(ResultList, lambda results: (results, None), 
 
 
 def result_labels(results: Sequence[Result]) -> list[str]:
-    """Each result's policy and scale, with the parameters in which results of one policy and scale differ."""
+    """Each result's policy and scale, with the parameters in which those of one policy, scale and bandit differ."""
     known = [_numbers(result.params) for result in results]
-    plain = [policy_label(r.name, params.get("radius_scale", 1.0)) for r, params in zip(results, known, strict=True)]
+    plain = [
+        (policy_label(r.name, params.get("radius_scale", 1.0)), r.bandit)
+        for r, params in zip(results, known, strict=True)
+    ]
     named = []
-    for label, params in zip(plain, known, strict=True):
-        alike = [other for name, other in zip(plain, known, strict=True) if name == label]
+    for (label, bandit), params in zip(plain, known, strict=True):
+        alike = [other for name, other in zip(plain, known, strict=True) if name == (label, bandit)]
         differing = [name for name in params if any(other.get(name, params[name]) != params[name] for other in alike)]
         named.append(", ".join([label, *(f"{name} {params[name]:g}" for name in differing)]))
     return named
@@ -165,6 +172,7 @@ def _shown(result: Result, name: str) -> dict[str, str]:
     healthy = result.health == 0
     shown = {
         "policy": name,
+        "bandit": result.bandit,
         "seeds": str(result.seeds.size),
         "pulls": str(result.rounds[-1]),
         "final regret": _with_error(result.regret[healthy, -1]),

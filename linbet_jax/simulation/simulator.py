@@ -485,11 +485,13 @@ def _result(batch: _Batch, played: _Played, number: int) -> Result:
         trace = Trace(outputs["trace_arms"][rows], outputs["trace_payoffs"][rows])
     return Result(
         name=policy.name,
+        bandit=batch.bandit.name,
         rounds=batch.rounds,
         regret=outputs["regret"][rows],
         payoff=outputs["payoff"][rows],
         health=health.astype(np.int64),
         seeds=batch.seeds.astype(np.int64),
+        key=np.asarray(jax.random.key_data(batch.key)),
         final_estimate=outputs["estimate"][rows] if "estimate" in outputs else None,
         trace=trace,
         params=batch.grid[number],

@@ -203,15 +203,14 @@ def paired_difference(
     Under common random numbers (one key, the same seeds) the two runs met the same noise, so that a comparison should
     rest on the spread of the differences, not of the runs. Both are `[S, ...]` values of the same seeds in the same
     order, with health words `[S]`, or a `Result`, which stands for its final regret and health. A seed counts as
-    unhealthy when either of the two runs is.
+    unhealthy when either of the two runs is. Runs of two bandits or horizons are compared by their values.
 
     Raises:
-        ValueError: the shapes differ, or two results are of different seeds.
+        ValueError: the shapes differ, or two results are of different seeds, keys, bandits or horizons.
     """
     pair: Any = (first, second)
     if hasattr(first, "regret") and hasattr(second, "regret"):
-        if not np.array_equal(pair[0].seeds, pair[1].seeds):
-            raise ValueError("paired results must be of the same seeds in the same order")
+        _check_pair(*pair)
         first_health, second_health = (run.health for run in pair)
         pair = [run.regret[:, -1] for run in pair]
     shapes = [np.shape(values) for values in pair]
@@ -221,6 +220,23 @@ def paired_difference(
     with np.errstate(invalid="ignore"):  # infinity minus infinity, in a seed that is left out
         difference = a - b
     return summarize(difference, ~(well & also), level=level)
+
+
+def _check_pair(first: Result, second: Result) -> None:
+    """Two results must be of the same seeds under one key, else a seed does not meet the same noise in both."""
+    if not np.array_equal(first.seeds, second.seeds):
+        raise ValueError("paired results must be of the same seeds in the same order")
+    if not np.array_equal(first.key, second.key):
+        raise ValueError(f"paired results must be of one key, got keys of the words {first.key} and {second.key}")
+    for what, ours, theirs in (
+        ("bandit", first.bandit, second.bandit),
+        ("horizon", first.rounds[-1], second.rounds[-1]),
+    ):
+        if ours != theirs:
+            raise ValueError(
+                f"paired results must be of one {what}, got {ours} and {theirs}; compare values, regret[:, -1] for"
+                " example, where this is meant"
+            )
 
 
 def final_regret(result: Result, *, level: float = 0.95) -> Summary:

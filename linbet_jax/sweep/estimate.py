@@ -40,7 +40,7 @@ def dry_run(sweep: Sweep, missing: Sequence[tuple[PlannedCell, int]], executor: 
     lines += [
         "",
         f"cells        {len(left)} of {len(cells)} to compute",
-        f"compiles     {programs}",
+        f"programs     {programs} to compile",
         f"seed-pulls   {pulls:,} ({sweep.seeds} seeds)",
         f"results      {_bytes(size)}",
         f"time         about {duration(seconds)} on {executor.devices} (a rough estimate)",
