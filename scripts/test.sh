@@ -40,7 +40,7 @@ if [ -n "${CI:-}" ]; then bash scripts/browser.sh >/dev/null || flunk "no browse
 [ "$checks" = 0 ] || say "error: a check before the tests failed (above); this run fails whatever the tests say"
 
 status=0
-"$VENV_PYTHON" -m pytest -n 2 --dist loadgroup --quiet "${marked[@]}" "$@" || status=$?
+"$VENV_PYTHON" -m pytest -n 2 --dist loadfile --no-loadscope-reorder --quiet "${marked[@]}" "$@" || status=$?
 if [ -n "$smoked" ]; then wait "$smoked" || { say "error: a benchmark's smoke run failed (above the tests)"; checks=1; }; fi
 [ "$status" = 0 ] && status=$checks
 exit "$status"

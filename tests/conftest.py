@@ -52,9 +52,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
         if item.path.stem in IO:
             item.add_marker("io")
-        policy = _policy_of(item)
-        if policy:  # one worker traces its programs, once for all tests of a file, which it runs one after the other
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {policy}"))
+        policy = _policy_of(item)  # its programs are traced once for all tests of a file, which follow each other
         places.append(first.setdefault(f"{item.path.stem} {policy}" if policy else item.nodeid, place))
     items[:] = [items[number] for number in np.argsort(places, kind="stable")]
 

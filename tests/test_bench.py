@@ -37,7 +37,6 @@ from linbet_jax.errors import InputError
 from linbet_jax.simulation.cores import usable_cores
 from linbet_jax.storage.results import write_json
 
-tofu_and_c = pytest.mark.xdist_group("test_bench tofu and c")  # one worker compiles them
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "benchmarks" / "numpy_baseline.py"
 
@@ -153,7 +152,6 @@ def test_an_oracle_replays_the_baseline(numpy_baseline, policy, heavy, radius_sc
         assert any(recorded)
 
 
-@tofu_and_c
 def test_sampled_rounds_check_the_arms_they_time(numpy_baseline):
     problem = Problem.of("tofu", "S3", 700)
     clock = numpy_baseline.sample_rounds(problem, (1, 300, 690))
@@ -169,7 +167,6 @@ def test_sampled_rounds_check_the_arms_they_time(numpy_baseline):
         played[:] = held
 
 
-@tofu_and_c
 def test_the_sampled_rounds_of_a_whole_run_give_its_mean(numpy_baseline, monkeypatch):
     """The integral over t is exact for a cost that is linear in t."""
 
@@ -218,7 +215,6 @@ C_PLAYS = [
 ]
 
 
-@tofu_and_c
 @pytest.mark.parametrize(("policy", "data_set", "horizon", "scale"), C_PLAYS, ids=lambda value: str(value))
 def test_c_plays_the_arms_that_numpy_plays(loops, numpy_baseline, policy, data_set, horizon, scale):
     """NumPy's are linbet_jax's and the oracles', above and in test_replay.py."""
@@ -233,7 +229,6 @@ def test_c_plays_the_arms_that_numpy_plays(loops, numpy_baseline, policy, data_s
     assert len(set(run.arms.tolist())) > 1
 
 
-@tofu_and_c
 def test_c_plays_linbet_jax_s_arms_and_says_where_it_does_not(loops):
     problem = Problem.of("tofu", "S3", 700)
     loops.check(problem)
@@ -257,7 +252,6 @@ def test_c_takes_as_many_shifts_as_linbet_jax(data_set, horizon):
     assert c_baseline._sizes(problem).shifts == state.root.inverses.shape[-1]
 
 
-@tofu_and_c
 def test_c_finds_the_smallest_of_all_medians(loops):
     """Also where points lie much further out than in a run."""
     rng = np.random.default_rng(3)

@@ -408,7 +408,8 @@ def test_quick_checks_leave_out_the_slow_tests_and_the_benchmarks(checkout, tmp_
         return [line for line in asked if re.match(r"-m (ruff|mypy|pytest)|benchmarks", line)]
 
     static = ["-m ruff check --quiet .", "-m ruff format --check --quiet .", "-m mypy --no-error-summary"]
-    assert checks("--quick -k tofu") == [*static, "-m pytest -n 2 --dist loadgroup --quiet -m not slow -k tofu"]
+    tests = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --quiet"
+    assert checks("--quick -k tofu") == [*static, f"{tests} -m not slow -k tofu"]
     whole, smoke = checks(""), "benchmarks/bench.py --smoke"  # which runs beside the others
-    assert [line for line in whole if line != smoke] == [*static, "-m pytest -n 2 --dist loadgroup --quiet"]
+    assert [line for line in whole if line != smoke] == [*static, tests]
     assert whole.count(smoke) == 1

@@ -438,7 +438,6 @@ def manifest_of(folder):
     return {name: section for name, section in manifest.items() if name not in ("timings", "seconds_of_last_run")}
 
 
-@pytest.mark.xdist_group("figure2")  # the other worker need not wait for the uninterrupted run
 @pytest.mark.timeout(300)
 def test_a_run_for_real_ends_with_the_table_and_the_files(uninterrupted):
     folder, output, messages = uninterrupted
@@ -451,7 +450,6 @@ def test_a_run_for_real_ends_with_the_table_and_the_files(uninterrupted):
     assert cells["S1/menu"]["device"] == f"cpu x{len(os.sched_getaffinity(0))}"
 
 
-@pytest.mark.xdist_group("figure2")
 @pytest.mark.timeout(300)
 def test_killed_and_resumed_is_the_same_as_uninterrupted(uninterrupted, environment, tmp_path):  # W1
     folder, _, _ = uninterrupted
@@ -473,7 +471,6 @@ def test_killed_and_resumed_is_the_same_as_uninterrupted(uninterrupted, environm
     assert manifest_of(out) == manifest_of(folder)
 
 
-@pytest.mark.xdist_group("figure2")
 @pytest.mark.timeout(300)
 def test_a_live_line_on_a_terminal_and_the_same_numbers(uninterrupted, environment, tmp_path):  # W4
     folder, _, _ = uninterrupted
@@ -504,7 +501,6 @@ def test_a_live_line_on_a_terminal_and_the_same_numbers(uninterrupted, environme
     assert contents(tmp_path / "run") == contents(folder)
 
 
-@pytest.mark.xdist_group("figure2")
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_at_once_with_130(uninterrupted, environment, tmp_path):
     out = tmp_path / "run"
