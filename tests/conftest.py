@@ -30,6 +30,11 @@ IO = {
     "test_cli", "test_cluster", "test_packaging", "test_readme", "test_report_browser", "test_runtime",
     "test_sweep_kill",
 }  # fmt: skip
+# Files that take half a minute or more come first, so that the workers, which take a file each, end together.
+LONG = [
+    "test_policies", "test_simulator", "test_replay", "test_noise", "test_reproduce", "test_cluster", "test_bench",
+    "test_readme", "test_kernels", "test_runtime", "test_coverage",
+]  # fmt: skip
 
 
 LIMIT = 850 * 2**20  # bytes in memory
@@ -53,7 +58,9 @@ def pytest_collection_modifyitems(items):
         if item.path.stem in IO:
             item.add_marker("io")
         policy = _policy_of(item)  # its programs are traced once for all tests of a file, which follow each other
-        places.append(first.setdefault(f"{item.path.stem} {policy}" if policy else item.nodeid, place))
+        early = LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG)
+        here = first.setdefault(f"{item.path.stem} {policy}" if policy else item.nodeid, place)
+        places.append(early * len(items) + here)
     items[:] = [items[number] for number in np.argsort(places, kind="stable")]
 
 
