@@ -973,21 +973,21 @@ def crmm_schedule(horizon: int, *, delta: float) -> CrmmSchedule:
     Raises:
         ValueError: if T is too short for one epoch.
     """
-    return mean_of_medians_schedule(horizon, delta=delta, policy="crmm")
+    return _median_schedule("crmm", horizon, delta, 1)
 
 
-def mean_of_medians_schedule(
-    horizon: int, *, delta: float, blocks: int = 1, policy: str = "mean_of_medians"
-) -> CrmmSchedule:
+def mean_of_medians_schedule(horizon: int, *, delta: float, blocks: int = 1) -> CrmmSchedule:
     """The smallest odd g with 2 P(Bin(g, 1/8) >= (g + 1)/2) <= delta/(2 N k'), N = floor(T/(g k')); `blocks` is k'.
 
-    As `crmm_schedule`, which it is for k' = 1, for k' medians an epoch: ``pulls`` is g. Derived here. `policy` is who
-    needs it, for the message.
+    As `crmm_schedule`, which it is for k' = 1, for k' medians an epoch: ``pulls`` is g. Derived here.
 
     Raises:
         ValueError: if T is too short for one epoch.
     """
+    return _median_schedule("mean_of_medians", horizon, delta, blocks)
 
+
+def _median_schedule(policy: str, horizon: int, delta: float, blocks: int) -> CrmmSchedule:
     def failure(pulls: int) -> float:
         """4 P(Bin(r, 1/8) >= (r + 1)/2) for an odd r, from exact integers."""
         ways = sum(math.comb(pulls, above) * 7 ** (pulls - above) for above in range((pulls + 1) // 2, pulls + 1))

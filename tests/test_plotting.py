@@ -508,6 +508,8 @@ def test_results_of_several_bandits_have_a_panel_each(draw):
     one = [played("oful", bandit="S1"), played("oful", delta=0.01, bandit="S3"), played("crt", bandit="S1")]
     axes = draw(one).axes
     assert [(ax.get_title(loc="left"), labels(ax)) for ax in axes] == [("S1", ["OFUL", "CRT"]), ("S3", ["OFUL"])]
+    (ax,) = draw({"all": one}).axes
+    assert labels(ax) == ["OFUL, S1", "OFUL, S3", "CRT, S1"]
 
 
 def test_the_final_records_with_interval_and_median():

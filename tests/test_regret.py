@@ -195,6 +195,7 @@ def test_two_results_are_paired_by_their_final_regret():
 
     def played(regret, health, **differing):
         shared = {"seeds": np.arange(2), "key": np.array([0, 7]), "bandit": "S3", "rounds": np.array([5, 10])}
+        shared["prng"] = "threefry2x32, partitionable=True"
         return SimpleNamespace(regret=np.array(regret), health=np.array(health), **shared | differing)
 
     first = played([[1.0, 5.0], [1.0, 7.0]], [0, 0])
@@ -204,6 +205,7 @@ def test_two_results_are_paired_by_their_final_regret():
     for field, value, message in (
         ("seeds", np.array([1, 0]), "same seeds"),
         ("key", np.array([0, 8]), r"of one key, got keys of the words \[0 7\] and \[0 8\]"),
+        ("prng", "threefry2x32, partitionable=False", "of one generator, got threefry2x32, partitionable=True and"),
         ("bandit", "S1", r"of one bandit, got S3 and S1; compare values, regret\[:, -1\] for example"),
         ("rounds", np.array([5, 20]), "of one horizon, got 10 and 20"),
     ):

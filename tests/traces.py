@@ -20,23 +20,28 @@ def programs_at_most(count):
 
 
 @contextlib.contextmanager
-def quickly():
-    """Within the block programs are compiled with few optimisations: for those that run once, and briefly."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
+def _compiled(few):
+    """Within the block JAX optimises programs little or fully, and so does the simulator, which has its own level."""
+    before, level = jax.config.values["jax_disable_most_optimizations"], launches._LEVEL
+    jax.config.update("jax_disable_most_optimizations", few)
+    launches._LEVEL = 0 if few else 2
     try:
         yield
     finally:
         jax.config.update("jax_disable_most_optimizations", before)
+        launches._LEVEL = level
+
+
+def quickly():
+    """A block in which programs are compiled with few optimisations: for those that run once, and briefly."""
+    return _compiled(few=True)
 
 
 def compiled_fully():
     """A fixture, for tests about the bits of optimised programs, or of long runs, in a file that compiles quickly."""
-    before = jax.config.values["jax_disable_most_optimizations"]
     launches._PROGRAMS.clear()
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    with _compiled(few=False):
+        yield
     launches._PROGRAMS.clear()
 
 

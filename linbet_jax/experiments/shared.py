@@ -115,8 +115,9 @@ class Task:
     def core_seconds(self) -> float:
         """Estimate of the CPU time, without tracing and compiling, which takes `COMPILE_SECONDS` a program."""
         passes = self.horizon if self.options.get("method") == "full" else self.options.get("epochs", 0)
-        sizes = {"num_arms": self.bandit.num_arms, "dim": self.bandit.dim}
-        return 1e-6 * self.pulls * pull_microseconds(self.policy, **sizes, passes=passes)
+        bandit = self.bandit
+        pull = pull_microseconds(self.policy, num_arms=bandit.num_arms, dim=bandit.dim, passes=passes)
+        return 1e-6 * self.pulls * pull
 
     def made(self) -> tuple[Policy, list[Any]]:
         """The policy, and its parameters for each scale.

@@ -124,7 +124,7 @@ def _shown(results: Any, quantity: str) -> list[tuple[str, list[_Shown]]]:
     elif all(map(_is_result, results.values())):
         panels = {"": [(str(label), str(label), result) for label, result in results.items()]}
     else:
-        panels = {str(title): _by_policy(listed) for title, listed in results.items()}
+        panels = {str(title): _with_bandits(_by_policy(listed)) for title, listed in results.items()}
     if not any(panels.values()):
         raise ValueError("results: there is nothing to draw")
     return [(title, _told_apart(drawn)) for title, drawn in panels.items()]
@@ -155,6 +155,13 @@ def _by_bandit(drawn: Sequence[tuple[str, str, Any]]) -> dict[str, list[tuple[st
     for one in drawn:
         panels.setdefault(one[2].bandit, []).append(one)
     return panels if len(panels) > 1 else {"": [*drawn]}
+
+
+def _with_bandits(drawn: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
+    """The same with the bandit in each label, where they are of several."""
+    if len({result.bandit for _, _, result in drawn}) <= 1:
+        return drawn
+    return [(f"{label}, {result.bandit}", policy, result) for label, policy, result in drawn]
 
 
 def _by_policy(results: Any) -> list[tuple[str, str, Any]]:

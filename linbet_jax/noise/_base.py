@@ -73,9 +73,11 @@ class PayoffLaw(Protocol):
 
 
 def admissible_epsilon(law: PayoffLaw) -> str:
-    """The paper's epsilon that this law admits, in words: moments of order 1 + epsilon must be finite.
+    """Describes the paper's epsilon that this law admits: moments of order 1 + epsilon must be finite.
 
-    ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained; ``no epsilon`` for no mean.
+    Returns:
+        ``0 < epsilon <= 1``, or ``0 < epsilon < e`` with the supremum e, which is not attained; or ``no epsilon`` where
+        the law has no mean.
     """
     if without_mean(law):
         return "no epsilon"
@@ -248,9 +250,11 @@ class Base(PayoffLaw):
             object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:
+        """Equality of class and numbers."""
         return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
 
     def __hash__(self) -> int:
+        """A hash that agrees with equality."""
         return hash((type(self), *sorted(vars(self).items())))
 
     @property

@@ -280,7 +280,8 @@ def policy_label(policy: str, radius_scale: float = 1.0) -> str:
 def pull_microseconds(policy: str, *, num_arms: int, dim: int, passes: int = 0) -> float:
     """Estimated cost of one pull of one replication, in microseconds of one core; of an unknown policy, OFUL's.
 
-    TOFU may add so many passes over its history, each once for every pull in it.
+    `passes` is how often a pull goes over what it knows of all earlier ones, 0 for a policy that never does: T for TOFU
+    by its full method.
     """
     cost = entry(policy if policy in names() else "oful").cost
     return cost.base + cost.per_value * num_arms * dim + (cost.per_square + PASS_MICROSECONDS * passes) * dim * dim

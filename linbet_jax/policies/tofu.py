@@ -162,9 +162,17 @@ def tofu(
         return scaled_radius(pulls, theory.at(theory.tofu_radius, params, number, dim=design.dim), params)
 
     def enlarge() -> Policy:
-        form: dict[str, Any] = {"level": level, "two_sided": two_sided, "method": method, "root": root}
-        wider = max(condition, min(1e4 * condition, MAX_CONDITION))
-        return tofu(design, **form, epochs=epochs, history=history, capacity=4 * capacity, condition=wider)
+        return tofu(
+            design,
+            level=level,
+            two_sided=two_sided,
+            method=method,
+            root=root,
+            epochs=epochs,
+            history=history,
+            capacity=4 * capacity,
+            condition=max(condition, min(1e4 * condition, MAX_CONDITION)),
+        )
 
     tracker = _symmetric_root(condition) if root == "symmetric" else _cholesky_root()
     parts = _Parts(design, two_sided, tracker, capacity, truncation_level, radius)

@@ -158,7 +158,7 @@ def _speed(timed: Sequence[gather.PolicyVariant]) -> Picture:
     return Picture(
         kind="speed",
         title="Pulls per second",
-        detail="all cells together; other cells may have been compiling beside them",
+        detail="all cells together; where others compiled beside them, fewer than alone",
         text=f"Pulls per second by policy, all cells together: {', '.join(words)}.",
         draw=partial(drawing.draw_rates, rows=rows, together=[together for together, _ in marks]),
         height=rows_height(len(rows)),

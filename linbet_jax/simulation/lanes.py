@@ -83,10 +83,13 @@ _THREAD = "linbet-lane"
 
 
 def submit(lane: int, launch: Callable[[], Any]) -> Future[Any]:
-    """Starts a launch on a lane, after those it was given before, of whichever simulation; what it returns or raises.
+    """Starts a launch on a lane, after those it was given before, of whichever simulation.
 
     JAX's settings that hold for one thread only (``jax.disable_jit()`` and the like) do not reach it. Inside a
     callback of a launch, which would wait for its own lane, the caller makes the launch itself.
+
+    Returns:
+        What the launch will return or raise.
     """
     if _inside_a_launch():
         return here(launch)

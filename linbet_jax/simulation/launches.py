@@ -30,6 +30,7 @@ CACHE_BYTES = 2**20  # states that take more are worked on in smaller batches on
 SMALL_SET = 4096  # numbers of a decision set, K d, up to which these are faster on a CPU:
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # none: no calls of a library for products and sums
 _EMITTERS = "xla_cpu_use_fusion_emitters"  # off: JAX 0.10's older way to write loops, for those that are one kernel
+_LEVEL = 2  # of LLVM's optimisations
 FEWEST = 8  # seeds at least, which fill a vector register
 
 
@@ -174,9 +175,9 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
     """What XLA is told beside its defaults.
 
     On CPU the second level of LLVM's optimisations: it compiles faster than the third, and TOFU and CRT run faster too.
-    Also vector registers of 512 bits where there are some, of which XLA on its own uses half, but for products in loops
-    that are one kernel: float32's sums of products would end otherwise there than elsewhere, and the same policy play
-    other arms after :func:`set_up_cpu`. For small sets what is faster there, to compile above all. On a GPU: no choice
+    Vector registers of 512 bits, where there are such: loops that are one kernel sum products over whole registers in
+    any case, other loops over half of them unless XLA is told, and in float32 a policy would play other arms after
+    :func:`set_up_cpu` than without it. For small sets what is faster there, to compile above all. On a GPU: no choice
     of kernels by timing them, which may end otherwise the next time, and no operation whose order of additions is left
     open.
     """
@@ -186,7 +187,7 @@ def compiler_options(launch: Launch) -> dict[str, Any]:
     small: dict[str, Any] = {}
     if size <= SMALL_SET:
         small = {_LIBRARY: ""} if loops_stay_apart() else {_LIBRARY: "", _EMITTERS: False}
-    return {"xla_backend_optimization_level": 2, "xla_cpu_prefer_vector_width": 512, **small}
+    return {"xla_backend_optimization_level": _LEVEL, "xla_cpu_prefer_vector_width": 512, **small}
 
 
 def _compile(lowered: Any, options: dict[str, Any]) -> Any:

@@ -194,9 +194,9 @@ def _read(path: str | os.PathLike[str], payoff: str | None) -> tuple[FloatArray,
     """What `read_log` returns, and how many rows it left out."""
     place = Path(path)
     if place.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"{place} must end in .csv or .parquet")
+        raise ValueError(f"features: {place} must end in .csv or .parquet")
     if not place.is_file():
-        raise ValueError(f"there is no file {place}")
+        raise ValueError(f"features: there is no file {place}")
     import pyarrow as pa
 
     whole = _table(place)

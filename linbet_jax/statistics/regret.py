@@ -203,7 +203,8 @@ def paired_difference(
     Under common random numbers (one key, the same seeds) the two runs met the same noise, so that a comparison should
     rest on the spread of the differences, not of the runs. Both are `[S, ...]` values of the same seeds in the same
     order, with health words `[S]`, or a `Result`, which stands for its final regret and health. A seed counts as
-    unhealthy when either of the two runs is. Runs of two bandits or horizons are compared by their values.
+    unhealthy when either of the two runs is. Runs of two bandits, told apart by their names, or of two horizons are
+    compared by their values.
 
     Raises:
         ValueError: the shapes differ, or two results are of different seeds, keys, bandits or horizons.
@@ -229,6 +230,7 @@ def _check_pair(first: Result, second: Result) -> None:
     if not np.array_equal(first.key, second.key):
         raise ValueError(f"paired results must be of one key, got keys of the words {first.key} and {second.key}")
     for what, ours, theirs in (
+        ("generator", first.prng, second.prng),
         ("bandit", first.bandit, second.bandit),
         ("horizon", first.rounds[-1], second.rounds[-1]),
     ):
