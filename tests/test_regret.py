@@ -213,6 +213,8 @@ def test_two_results_are_paired_by_their_final_regret():
         with pytest.raises(ValueError, match=message):
             regret.paired_difference(first, other)
     assert regret.paired_difference(first.regret[:, -1], other.regret[:, -1]).n == 2
+    mixed = regret.paired_difference(first.regret[:, -1], second)
+    assert (mixed.n, float(mixed.mean)) == (difference.n, float(difference.mean))
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (6,), (3,)])

@@ -580,6 +580,9 @@ def test_a_fresh_instance_per_replication_is_told_its_own_norm():
     policy, params = lb.make_policy("oful", bandit, horizon=300, radius_scale=0.05)
     result = lb.simulate(policy, params, bandit, horizon=300, num_seeds=3, key=KEY, dtype="float64", trace=True)
     assert not result.health.any()
+    assert result.bandit == "S3, fresh instances"
+    again = jax.random.wrap_key_data(result.key)
+    assert jax.random.key_data(again).tolist() == jax.random.key_data(KEY).tolist()
     arms, theta = bandit.generator(jax.random.fold_in(jax.random.fold_in(KEY, 2), 3))
     own = lb.LinearBandit(np.asarray(arms), np.asarray(theta), bandit.noise, epsilon=0.5)
     assert own.best_mean == pytest.approx(3.10, rel=1e-6)

@@ -58,13 +58,14 @@ class Result:
 
     Attributes:
         name: of the policy.
-        bandit: name of the bandit that was played.
+        bandit: name of the bandit that was played, by which results are told apart: `name=` of a bandit of your own.
         rounds: [R] int64, pulls after which a row is recorded; the last one is the horizon.
         regret: [S, R] cumulative pseudo-regret, sum over pulls of the best mean minus the played arm's mean.
         payoff: [S, R] cumulative realised payoff.
         health: [S] int64; 0, or the first pull at which something non-finite (or an arm index out of range) was met.
         seeds: [S] int64.
-        key: uint32 words of the threefry key that all was drawn from: a seed means the same under equal keys alone.
+        key: uint32 words of the threefry key that all was drawn from, which `jax.random.wrap_key_data` makes of them: a
+            seed means the same under equal keys alone.
         final_estimate: [S, d], the centre of the last confidence region; None when the policy has none.
         trace: arms and payoffs of every pull, when asked for.
         params: the hyperparameters, as given.

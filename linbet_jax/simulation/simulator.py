@@ -485,7 +485,7 @@ def _result(batch: _Batch, played: _Played, number: int) -> Result:
         trace = Trace(outputs["trace_arms"][rows], outputs["trace_payoffs"][rows])
     return Result(
         name=policy.name,
-        bandit=batch.bandit.name,
+        bandit=batch.bandit.name + (", fresh instances" if batch.bandit.generator is not None else ""),
         rounds=batch.rounds,
         regret=outputs["regret"][rows],
         payoff=outputs["payoff"][rows],

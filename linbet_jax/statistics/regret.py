@@ -209,15 +209,17 @@ def paired_difference(
     Raises:
         ValueError: the shapes differ, or two results are of different seeds, keys, bandits or horizons.
     """
-    pair: Any = (first, second)
-    if hasattr(first, "regret") and hasattr(second, "regret"):
+    pair: list[Any] = [first, second]
+    words = [first_health, second_health]
+    results = [hasattr(run, "regret") for run in pair]
+    if all(results):
         _check_pair(*pair)
-        first_health, second_health = (run.health for run in pair)
-        pair = [run.regret[:, -1] for run in pair]
+    for place in np.flatnonzero(results):
+        pair[place], words[place] = pair[place].regret[:, -1], pair[place].health
     shapes = [np.shape(values) for values in pair]
     if shapes[0] != shapes[1]:
         raise ValueError(f"paired runs must have one shape, got {shapes[0]} and {shapes[1]}")
-    (a, well), (b, also) = map(healthy_seeds, pair, (first_health, second_health))
+    (a, well), (b, also) = map(healthy_seeds, pair, words)
     with np.errstate(invalid="ignore"):  # infinity minus infinity, in a seed that is left out
         difference = a - b
     return summarize(difference, ~(well & also), level=level)

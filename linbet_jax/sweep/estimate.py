@@ -35,6 +35,7 @@ def dry_run(sweep: Sweep, missing: Sequence[tuple[PlannedCell, int]], executor: 
     size = sweep.seeds * _BYTES_PER_ROW * sum(len(cell.rounds) for cell in cells)
     running = sum(seeds * seed_seconds(cell.entry) for cell, seeds in left)
     seconds = (running / executor.lanes + COMPILE_SECONDS * programs) / executor.workers
+    takes = duration(seconds) if seconds < 1 else f"about {duration(seconds)}"
     width = max(len(cell.title) for cell in cells)
     lines = [f"{cell.title:{width}s}  T={cell.horizon}" for cell in cells]
     lines += [
@@ -43,7 +44,7 @@ def dry_run(sweep: Sweep, missing: Sequence[tuple[PlannedCell, int]], executor: 
         f"programs     {programs} to compile",
         f"seed-pulls   {pulls:,} ({sweep.seeds} seeds)",
         f"results      {_bytes(size)}",
-        f"time         about {duration(seconds)} on {executor.devices} (a rough estimate)",
+        f"time         {takes} on {executor.devices} (a rough estimate)",
     ]
     return "\n".join(lines)
 
