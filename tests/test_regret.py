@@ -204,7 +204,7 @@ def test_two_results_are_paired_by_their_final_regret():
     assert (difference.n, difference.unhealthy, float(difference.mean)) == (1, 1, 1.0)
     for field, value, message in (
         ("seeds", np.array([1, 0]), "same seeds"),
-        ("key", np.array([0, 8]), r"of one key, got keys of the words \[0 7\] and \[0 8\]"),
+        ("key", np.array([0, 8]), r"of one key, got \[0 7\] and \[0 8\]"),
         ("prng", "threefry2x32, partitionable=False", "of one generator, got threefry2x32, partitionable=True and"),
         ("bandit", "S1", r"of one bandit, got S3 and S1; compare values, regret\[:, -1\] for example"),
         ("rounds", np.array([5, 20]), "of one horizon, got 10 and 20"),
@@ -213,6 +213,10 @@ def test_two_results_are_paired_by_their_final_regret():
         with pytest.raises(ValueError, match=message):
             regret.paired_difference(first, other)
     assert regret.paired_difference(first.regret[:, -1], other.regret[:, -1]).n == 2
+    rows = SimpleNamespace(
+        **{name: value for name, value in vars(second).items() if name in ("regret", "health", "seeds")}
+    )
+    assert regret.paired_difference(first, rows).mean == difference.mean  # a sweep's rows do not say more
     mixed = regret.paired_difference(first.regret[:, -1], second)
     assert (mixed.n, float(mixed.mean)) == (difference.n, float(difference.mean))
 

@@ -13,7 +13,7 @@ from linbet_jax.figures.charts import Chart, Series, chart_figure, growth_figure
 from linbet_jax.figures.colors import COLORS, OWN_COLORS, policy_colors, policy_sign
 from linbet_jax.figures.panels import ILL, Curve, Panel, panel_figure
 from linbet_jax.policies.registry import policy_label
-from linbet_jax.simulation.results import result_labels
+from linbet_jax.simulation.results import bandit_of, result_labels
 from linbet_jax.statistics.regret import Summary, summarize
 
 __all__ = [
@@ -146,22 +146,22 @@ def _told_apart(drawn: Sequence[tuple[str, str, Any]]) -> list[_Shown]:
 
 
 def _is_result(value: Any) -> bool:
-    return all(hasattr(value, field) for field in ("name", "bandit", "params", "rounds", "regret", "payoff", "health"))
+    return all(hasattr(value, field) for field in ("name", "params", "rounds", "regret", "payoff", "health"))
 
 
 def _by_bandit(drawn: Sequence[tuple[str, str, Any]]) -> dict[str, list[tuple[str, str, Any]]]:
     """A panel for each bandit, with its name where there are several."""
     panels: dict[str, list[tuple[str, str, Any]]] = {}
     for one in drawn:
-        panels.setdefault(one[2].bandit, []).append(one)
+        panels.setdefault(bandit_of(one[2]), []).append(one)
     return panels if len(panels) > 1 else {"": [*drawn]}
 
 
 def _with_bandits(drawn: list[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
     """The same with the bandit in each label, where they are of several."""
-    if len({result.bandit for _, _, result in drawn}) <= 1:
+    if len({bandit_of(result) for _, _, result in drawn}) <= 1:
         return drawn
-    return [(f"{label}, {result.bandit}", policy, result) for label, policy, result in drawn]
+    return [(f"{label}, {bandit_of(result)}", policy, result) for label, policy, result in drawn]
 
 
 def _by_policy(results: Any) -> list[tuple[str, str, Any]]:

@@ -58,14 +58,11 @@ class Result:
 
     Attributes:
         name: of the policy.
-        bandit: name of the bandit that was played, by which results are told apart: `name=` of a bandit of your own.
         rounds: [R] int64, pulls after which a row is recorded; the last one is the horizon.
         regret: [S, R] cumulative pseudo-regret, sum over pulls of the best mean minus the played arm's mean.
         payoff: [S, R] cumulative realised payoff.
         health: [S] int64; 0, or the first pull at which something non-finite (or an arm index out of range) was met.
         seeds: [S] int64.
-        key: uint32 words of the threefry key that all was drawn from, which `jax.random.wrap_key_data` makes of them: a
-            seed means the same under equal keys alone.
         final_estimate: [S, d], the centre of the last confidence region; None when the policy has none.
         trace: arms and payoffs of every pull, when asked for.
         params: the hyperparameters, as given.
@@ -79,16 +76,17 @@ class Result:
         compile_seconds: spent compiling in this call (0 when everything was compiled before).
         run_seconds: spent running, compilation apart.
         coverage: of theta* by the policy's confidence region, when asked for.
+        bandit: name of the bandit that was played, by which results are told apart: `name=` of a bandit of your own.
+        key: uint32 words of the threefry key that all was drawn from, which `jax.random.wrap_key_data` makes of them: a
+            seed means the same under equal keys alone.
     """
 
     name: str
-    bandit: str
     rounds: npt.NDArray[np.int64]
     regret: npt.NDArray[np.floating[Any]]
     payoff: npt.NDArray[np.floating[Any]]
     health: npt.NDArray[np.int64]
     seeds: npt.NDArray[np.int64]
-    key: npt.NDArray[np.uint32]
     final_estimate: npt.NDArray[np.floating[Any]] | None
     trace: Trace | None
     params: Any
@@ -102,6 +100,8 @@ class Result:
     compile_seconds: float
     run_seconds: float
     coverage: Coverage | None = None
+    bandit: str = ""
+    key: npt.NDArray[np.uint32] | None = None
 
     def __repr__(self) -> str:
         return _one_line(_shown(self, self.name))
@@ -147,11 +147,16 @@ _a_list: Any = list
 jax.tree_util.register_pytree_node(ResultList, lambda results: (results, None), lambda _, parts: _a_list(parts))
 
 
+def bandit_of(result: Any) -> str:
+    """The name of its bandit; none for a result of before this was kept, and for what stands in for one."""
+    return getattr(result, "bandit", "")
+
+
 def result_labels(results: Sequence[Result]) -> list[str]:
     """Each result's policy and scale, with the parameters in which those of one policy, scale and bandit differ."""
     known = [_numbers(result.params) for result in results]
     plain = [
-        (policy_label(r.name, params.get("radius_scale", 1.0)), r.bandit)
+        (policy_label(r.name, params.get("radius_scale", 1.0)), bandit_of(r))
         for r, params in zip(results, known, strict=True)
     ]
     named = []
