@@ -167,7 +167,8 @@ def make_instance(
     fold = _checks.integer("seed", seed, 0, _MAX_SEED)
     if resample and fold != 0:
         raise ValueError(f"seed must be 0 with resample=True, got {seed!r}")
-    folds, label = (None, f"K{num_arms}-d{dim}") if resample else ((2018, fold), f"K{num_arms}-d{dim}-{seed}")
+    folds = None if resample else (2018, fold)
+    label = f"K{num_arms}-d{dim}" if resample else f"K{num_arms}-d{dim}-{seed}"
     return _instance(num_arms, dim, noise, best_mean, folds, epsilon, label)
 
 
@@ -295,8 +296,14 @@ def _instance(
 ) -> LinearBandit:
     """The instance of the key `folds`; without one a fresh instance in every replication."""
     if folds is None:
-        known: dict[str, float] = {"best_mean": best_mean, "arm_norm": math.sqrt(dim)}
-        return LinearBandit.resampled(_recipe(num_arms, dim, best_mean), noise, epsilon=epsilon, name=name, **known)
+        return LinearBandit.resampled(
+            _recipe(num_arms, dim, best_mean),
+            noise,
+            epsilon=epsilon,
+            best_mean=best_mean,
+            arm_norm=math.sqrt(dim),
+            name=name,
+        )
     arms = _uniforms(_host_words((*folds, 0), (num_arms, dim)), np, np.float64)
     theta = _uniforms(_host_words((*folds, 1), (dim,)), np, np.float64)
     theta = theta * (best_mean / np.max(arms @ theta))

@@ -99,7 +99,11 @@ class Tuning:
         return f"Tuning({chosen})"
 
     def __getitem__(self, names: tuple[str, str]) -> TuningCurve:
-        """The curve of a policy on a bandit; KeyError, naming those there are, for another pair."""
+        """The curve of a policy on a bandit.
+
+        Raises:
+            KeyError: naming those there are.
+        """
         for curve in self.curves:
             if (curve.policy, curve.bandit) == tuple(names):
                 return curve
