@@ -258,6 +258,8 @@ def test_small_sets_on_a_cpu_do_without_a_library(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_extra_options=anything")  # as set_up_cpu leaves it
     small, large = compiler_options(sized[64, 64]), compiler_options(sized[64, 65])
     assert (small[ynn], small[emitters]) == ("", False)
+    # In float32, too: else loops that are one kernel sum over other registers than those that are not, with AVX-512.
+    assert small["xla_cpu_prefer_vector_width"] == large["xla_cpu_prefer_vector_width"] == 512
     assert {ynn, emitters}.isdisjoint(large)
     assert compiler_options(launch._replace(arms=Ball(jnp.ones(()), 2.0, 3))) == small
     monkeypatch.setenv("XLA_FLAGS", "")  # the older way is for loops that become one kernel
